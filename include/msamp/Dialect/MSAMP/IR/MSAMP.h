@@ -1,0 +1,44 @@
+// The msamp dialect: enums, attributes, types and ops.
+
+#ifndef MSAMP_DIALECT_MSAMP_IR_MSAMP_H
+#define MSAMP_DIALECT_MSAMP_IR_MSAMP_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/RegionKindInterface.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "msamp/Dialect/MSAMP/IR/MSAMPDialect.h.inc"
+#include "msamp/Dialect/MSAMP/IR/MSAMPEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "msamp/Dialect/MSAMP/IR/MSAMPAttrs.h.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "msamp/Dialect/MSAMP/IR/MSAMPTypes.h.inc"
+
+#define GET_OP_CLASSES
+#include "msamp/Dialect/MSAMP/IR/MSAMPOps.h.inc"
+
+namespace mlir::msamp {
+
+/// Names of the roles that every optimizer has; states bring their own.
+inline constexpr llvm::StringLiteral kWeightRole = "weight";
+inline constexpr llvm::StringLiteral kMasterWeightRole = "master_weight";
+inline constexpr llvm::StringLiteral kGradRole = "grad";
+
+/// Succeeds if `op` may appear in an optimizer or wrapper region; otherwise
+/// reports an error that names it.
+LogicalResult verifyClosedOp(Operation *op);
+
+} // namespace mlir::msamp
+
+#endif // MSAMP_DIALECT_MSAMP_IR_MSAMP_H

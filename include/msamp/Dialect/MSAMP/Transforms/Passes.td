@@ -1,0 +1,118 @@
+// Passes from msamp to msamp, in the order of the pipeline.
+
+#ifndef MSAMP_TRANSFORMS_PASSES_TD
+#define MSAMP_TRANSFORMS_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def ResolveOptimizers : Pass<"msamp-resolve-optimizers", "::mlir::ModuleOp"> {
+  let summary = "bring optimizers of the compiler's library into the module";
+  let description = [{
+    For each `msamp.wrapped_update` whose optimizer the module does not define, the
+    definition is taken from the library (lib/Optimizers). A module's own definition
+    of a name wins.
+
+    Numerics: unchanged.
+    Postcondition: every wrapped update names an optimizer of the module.
+    (* example filepath=test/Dialect/MSAMP/Transforms/resolve-optimizers.mlir *)
+  }];
+}
+
+def PackUpdates : Pass<"msamp-pack-updates", "::mlir::ModuleOp"> {
+  let summary = "merge one-tensor updates of a function into a bundle update";
+  let description = [{
+    Updates of one function with one optimizer and equal `pre` and `post` become one
+    bundled update over a new layout, whose tensors take their names from `name` and
+    whose classes take the formats of the operands' types. Function arguments and
+    results that only packs and unpacks touch become bundles themselves.
+
+    Numerics: unchanged.
+    Postcondition: no wrapped update has tensor operands.
+    (* example filepath=test/Dialect/MSAMP/Transforms/pack-updates.mlir *)
+  }];
+  let dependentDialects = ["::mlir::func::FuncDialect"];
+}
+
+def InferStorage : Pass<"msamp-infer-storage", "::mlir::ModuleOp"> {
+  let summary = "give every tensor a class and group, every class its formats";
+  let description = [{
+    Tensors without a class join @matrix (two dimensions or more) or @vector,
+    tensors without a group @default; missing ones are declared with
+    `default-level`. A class's `level` fills in what its `formats` leaves out.
+    Groups are checked against the optimizer's hyper-parameters and completed with
+    its defaults. Warns where a narrow weight has no master to keep small updates.
+
+    Numerics: decides formats; computes nothing.
+    Postcondition: classes and groups are complete.
+    (* example filepath=test/Dialect/MSAMP/Transforms/infer-storage.mlir *)
+  }];
+  let options = [
+    Option<"defaultLevel", "default-level", "::mlir::msamp::OptLevel",
+           /*default=*/"::mlir::msamp::OptLevel::O3",
+           "Level of classes that the layout does not declare",
+           [{::llvm::cl::values(
+              clEnumValN(::mlir::msamp::OptLevel::O0, "O0", "all f32"),
+              clEnumValN(::mlir::msamp::OptLevel::O1, "O1", "f16 weight, f32 states"),
+              clEnumValN(::mlir::msamp::OptLevel::O2, "O2", "f16 weight, 8/16-bit states"),
+              clEnumValN(::mlir::msamp::OptLevel::O3, "O3", "E4M3 weight, f16 master, 8/16-bit states"))}]>
+  ];
+}
+
+def ExpandWrapper : Pass<"msamp-expand-wrapper", "::mlir::ModuleOp"> {
+  let summary = "make dequantize, update, amax, scale and quantize explicit";
+  let description = [{
+    Replaces each bundled `msamp.wrapped_update`. `pre` and `post` are composed with
+    the optimizer into a new one. The weight is quantized from the stored master.
+
+    Numerics: defines them; see docs/Numerics.md.
+    Postcondition: no wrapped update is left.
+    (* example filepath=test/Dialect/MSAMP/Transforms/expand-wrapper.mlir *)
+  }];
+}
+
+def FuseStep : Pass<"msamp-fuse-step", "::mlir::ModuleOp"> {
+  let summary = "fuse a function of bundle ops into one launch";
+  let description = [{
+    A function whose ops are all bundle ops becomes an `msamp.launch` of its name,
+    with one kernel for each storage class in use: vertical fusion from the first
+    load to the last store, horizontal fusion over all tensors. Adds what a step
+    reports: saturated and flushed counts, fingerprints, the gradient's amax.
+    Functions without msamp ops are left alone.
+
+    Numerics: unchanged. The amax of a stored master is taken from the amax before
+    storing, for rounding is monotone.
+    Postcondition: no bundle op is left.
+    (* example filepath=test/Dialect/MSAMP/Transforms/fuse-step.mlir *)
+  }];
+}
+
+def SplitPhases : Pass<"msamp-split-phases", "::mlir::ModuleOp"> {
+  let summary = "split kernels at reductions into reduce and store phases";
+  let description = [{
+    Ops that need the result of a reduction over varying values move to the store
+    phase, where it is a `uniform`; what the reductions need is computed in the
+    reduce phase, and again where the store phase needs it. A reduction over a
+    uniform value is that value and splits nothing.
+
+    Numerics: unchanged.
+    Postcondition: every kernel has a phase, and none uses a reduction's result.
+    (* example filepath=test/Dialect/MSAMP/Transforms/split-phases.mlir *)
+  }];
+}
+
+def ExpandCasts : Pass<"msamp-expand-casts"> {
+  let summary = "expand decode, encode and FP8 extf/truncf into integer maths";
+  let description = [{
+    Upstream leaves FP8 casts unlowered. Each becomes branch-free integer and f32
+    ops, for scalars and vectors. Where an enclosing op has the unit attribute
+    `msamp.native_f16`, f16 uses the target's own conversions.
+
+    Numerics: one rounding to nearest even; exact for decode. `arith.truncf` to FP8
+    follows IEEE, as upstream defines it.
+    Postcondition: no decode, no encode, no cast to or from FP8.
+    (* example filepath=test/Dialect/MSAMP/Transforms/expand-casts.mlir *)
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
+#endif // MSAMP_TRANSFORMS_PASSES_TD

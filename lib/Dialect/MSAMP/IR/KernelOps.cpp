@@ -1,0 +1,62 @@
+// Launches and kernels, and the folders of decode and encode (through APFloat,
+// which makes them an independent check of the expansions that code runs).
+
+#include "msamp/Dialect/MSAMP/IR/MSAMP.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/APFloat.h"
+
+using namespace mlir;
+using namespace mlir::msamp;
+
+LogicalResult LaunchOp::verify() {
+  for (Operation &op : getKernels().front())
+    if (!isa<KernelOp>(op)) // C1
+      return op.emitError() << "'" << op.getName()
+                            << "' inside a launch, expected kernels only";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Decode and encode
+//===----------------------------------------------------------------------===//
+
+OpFoldResult DecodeOp::fold(FoldAdaptor adaptor) {
+  auto input = dyn_cast_or_null<FloatAttr>(adaptor.getInput());
+  if (!input)
+    return {};
+  APFloat value = input.getValue();
+  if (getInput().getType().isF32())
+    return FloatAttr::get(getType(), value);
+  if (value.isNaN())
+    return FloatAttr::get(getType(), APFloat::getQNaN(APFloat::IEEEsingle()));
+  bool ignored;
+  value.convert(APFloat::IEEEsingle(), APFloat::rmNearestTiesToEven, &ignored);
+  return FloatAttr::get(getType(), value);
+}
+
+OpFoldResult EncodeOp::fold(FoldAdaptor adaptor) {
+  auto input = dyn_cast_or_null<FloatAttr>(adaptor.getInput());
+  auto type = dyn_cast<FloatType>(getType());
+  if (!input || !type)
+    return {};
+  APFloat value = input.getValue();
+  const llvm::fltSemantics &semantics = type.getFloatSemantics();
+  if (value.isNaN()) {
+    // All ones below the sign, in every format.
+    unsigned width = type.getWidth();
+    return FloatAttr::get(type,
+                          APFloat(semantics, APInt::getSignedMaxValue(width)));
+  }
+  bool negative = value.isNegative(), ignored;
+  bool wasInfinite = value.isInfinity();
+  value.convert(semantics, APFloat::rmNearestTiesToEven, &ignored);
+  bool overflowed = wasInfinite || value.isInfinity() || value.isNaN();
+  if (overflowed && getOverflow() == Overflow::Saturate)
+    value = APFloat::getLargest(semantics, negative);
+  else if (overflowed && isa<Float8E4M3FNType>(type))
+    value = APFloat(semantics, APInt(8, negative ? 0xFF : 0x7F));
+  else if (overflowed)
+    value = APFloat::getInf(semantics, negative);
+  return FloatAttr::get(type, value);
+}

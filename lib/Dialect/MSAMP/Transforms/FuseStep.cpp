@@ -1,0 +1,413 @@
+// Fuses a function of bundle ops into one launch.
+// Before: a function takes bundles and returns their updated forms, with
+// wrappers
+//         explicit.
+// After:  a launch with one kernel for each storage class in use. A class gives
+//         every role a format, so that "quantize %m to role first_moment"
+//         becomes the one cast that class needs, or nothing.
+// Kernels are still whole: a scale may depend on a reduction over the values
+// that it scales. msamp-split-phases takes that apart.
+
+#include "msamp/Dialect/MSAMP/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Remarks.h"
+#include "llvm/ADT/APFloat.h"
+
+namespace mlir::msamp {
+#define GEN_PASS_DEF_FUSESTEP
+#include "msamp/Dialect/MSAMP/Transforms/Passes.h.inc"
+} // namespace mlir::msamp
+
+using namespace mlir;
+using namespace mlir::msamp;
+
+namespace {
+
+//===----------------------------------------------------------------------===//
+// KernelBuilder: the function's ops as seen by one storage class
+//===----------------------------------------------------------------------===//
+
+class KernelBuilder {
+public:
+  KernelBuilder(OpBuilder &builder, KernelOp kernel,
+                StorageClassOp storageClass, OptimizerOp optimizer)
+      : builder(builder), loc(kernel.getLoc()), storageClass(storageClass),
+        optimizer(optimizer) {}
+
+  /// Emits `op`, an op of the function that becomes the launch.
+  void emit(Operation *op) {
+    if (auto dequantize = dyn_cast<DequantizeOp>(op))
+      elements[dequantize.getResult()] = emitDequantize(dequantize);
+    else if (auto update = dyn_cast<UpdateOp>(op))
+      emitUpdate(update);
+    else if (auto computeScale = dyn_cast<ComputeScaleOp>(op))
+      elements[computeScale.getResult()] = emitScale(computeScale);
+    else if (auto quantize = dyn_cast<QuantizeOp>(op))
+      emitQuantize(quantize);
+    // An amax is emitted where a scale needs it.
+  }
+
+  /// Emits the fingerprint of all that was stored.
+  void finish() {
+    SmallVector<Value> payloads;
+    for (StringRef role : optimizer.getRoles())
+      if (Value payload = stored.lookup(role))
+        payloads.push_back(payload);
+    Value hash = HashOp::create(builder, loc, builder.getI64Type(), payloads);
+    reduce(ReduceKind::Sum, hash, ReduceScope::Tensor, ResultKind::Fingerprint,
+           StringRef());
+  }
+
+private:
+  /// The role that holds what `bundle` means to this class: without a master of
+  /// its own, a class's weight is its master.
+  StringRef getRole(Value bundle) {
+    StringRef role = cast<BundleType>(bundle.getType()).getContent().getValue();
+    return role == kMasterWeightRole ? storageClass.getParamRole() : role;
+  }
+
+  /// Whether this class stores what `quantize` makes. A new master of a class
+  /// without one stays a value in a register.
+  bool isStored(QuantizeOp quantize) {
+    return static_cast<bool>(storageClass.getStorage(
+        cast<BundleType>(quantize.getType()).getContent().getValue()));
+  }
+
+  Value constant(float value) {
+    return arith::ConstantOp::create(builder, loc,
+                                     builder.getF32FloatAttr(value));
+  }
+  Value constantBits(uint32_t value) {
+    return arith::ConstantOp::create(builder, loc,
+                                     builder.getI32IntegerAttr(value));
+  }
+  Value toBits(Value value) {
+    return arith::BitcastOp::create(builder, loc, builder.getI32Type(), value);
+  }
+  Value magnitudeBits(Value value) {
+    return arith::AndIOp::create(builder, loc, toBits(value),
+                                 constantBits(0x7FFFFFFF));
+  }
+  Value multiply(Value left, Value right) {
+    return arith::MulFOp::create(builder, loc, left, right);
+  }
+  Value reciprocal(Value value) {
+    return arith::DivFOp::create(builder, loc, constant(1.0f), value);
+  }
+  Value uniform(UniformKind kind, StringRef name) {
+    return UniformOp::create(builder, loc, builder.getF32Type(), kind, name);
+  }
+  Value reduce(ReduceKind kind, Value value, ReduceScope scope,
+               ResultKind meaning, StringRef role) {
+    return ReduceOp::create(
+        builder, loc, value.getType(), kind, value, scope, meaning,
+        role.empty() ? StringAttr() : builder.getStringAttr(role));
+  }
+  Value decode(Value payload) {
+    return payload.getType().isF32()
+               ? payload
+               : DecodeOp::create(builder, loc, builder.getF32Type(), payload)
+                     .getResult();
+  }
+
+  Value emitDequantize(DequantizeOp dequantize) {
+    if (auto quantize = dequantize.getInput().getDefiningOp<QuantizeOp>()) {
+      if (!isStored(quantize))
+        return elements.lookup(quantize.getInput());
+      return reread(stored.lookup(getRole(quantize)),
+                    elements.lookup(quantize.getScale()));
+    }
+    StringRef role = getRole(dequantize.getInput());
+    StorageAttr storage = storageClass.getStorage(role);
+    Value value = decode(
+        LoadOp::create(builder, loc, storage.getPayload(), role).getResult());
+    // A gradient's scale_inv also undoes the loss scale, whatever its format.
+    if (storage.isScaled() || role == kGradRole)
+      value = multiply(value, uniform(UniformKind::ScaleInv, role));
+    if (role == kGradRole)
+      reduce(ReduceKind::Max, magnitudeBits(value), ReduceScope::All,
+             ResultKind::Amax, role);
+    return value;
+  }
+
+  /// The f32 that `payload`, stored with `scale` (null if unscaled), means.
+  Value reread(Value payload, Value scale) {
+    Value value = decode(payload);
+    return scale ? multiply(value, reciprocal(scale)) : value;
+  }
+
+  void emitUpdate(UpdateOp update) {
+    Block &body = optimizer.getBody().front();
+    IRMapping mapping;
+    size_t numInputs = update.getInputs().size();
+    for (auto [index, argument] : llvm::enumerate(body.getArguments())) {
+      Value value =
+          index < numInputs
+              ? elements.lookup(update.getInputs()[index])
+              : uniform(UniformKind::Scalar, std::to_string(index - numInputs));
+      mapping.map(argument, value);
+    }
+    for (Operation &op : body.without_terminator())
+      builder.clone(op, mapping);
+    for (auto [output, value] :
+         llvm::zip(update.getOutputs(), body.getTerminator()->getOperands()))
+      elements[output] = mapping.lookupOrDefault(value);
+  }
+
+  /// The amax of `wide`, reported as that of `role`.
+  Value emitAmax(Value wide, StringRef role) {
+    if (Value known = amaxes.lookup(wide))
+      return known;
+    Value amax;
+    auto dequantize = wide.getDefiningOp<DequantizeOp>();
+    auto quantize = dequantize
+                        ? dequantize.getInput().getDefiningOp<QuantizeOp>()
+                        : QuantizeOp();
+    if (!quantize) {
+      Value bits = reduce(ReduceKind::Max, magnitudeBits(elements.lookup(wide)),
+                          ReduceScope::Tensor, ResultKind::Amax, role);
+      amax = arith::BitcastOp::create(builder, loc, builder.getF32Type(), bits);
+    } else if (!isStored(quantize)) {
+      return emitAmax(quantize.getInput(), role);
+    } else {
+      // Rounding is monotone, so the largest stored magnitude is the stored
+      // form of the largest magnitude: no second pass over the elements.
+      amax = emitAmax(quantize.getInput(), getRole(quantize));
+      StorageAttr storage = storageClass.getStorage(getRole(quantize));
+      Value scale = elements.lookup(quantize.getScale());
+      amax = reread(encode(scale ? multiply(amax, scale) : amax, storage,
+                           quantize.getOverflow()),
+                    scale);
+      reduce(ReduceKind::Max, toBits(amax), ReduceScope::Tensor,
+             ResultKind::Amax, role);
+    }
+    return amaxes[wide] = amax;
+  }
+
+  /// The scale for the role that `computeScale` is about, or null where the
+  /// class stores that role without one.
+  Value emitScale(ComputeScaleOp computeScale) {
+    StringRef bundleRole =
+        cast<BundleType>(computeScale.getPrevious().getType())
+            .getContent()
+            .getValue();
+    StorageAttr storage = storageClass.getStorage(bundleRole);
+    if (!storage || !storage.isScaled())
+      return {};
+    Value amax = emitAmax(
+        computeScale.getAmax().getDefiningOp<AmaxOp>().getInput(), bundleRole);
+    if (storage.isDelayed()) {
+      Value history = uniform(UniformKind::History, bundleRole);
+      Value isFull = arith::CmpFOp::create(
+          builder, loc, arith::CmpFPredicate::OGE, history, constant(0.0f));
+      amax = arith::SelectOp::create(builder, loc, isFull, history, amax);
+    }
+    Value scale =
+        ComputeScaleOp::create(builder, loc, builder.getF32Type(), amax,
+                               uniform(UniformKind::OldScale, bundleRole),
+                               TypeAttr::get(storage.getPayload()));
+    reduce(ReduceKind::Max, toBits(scale), ReduceScope::Tensor,
+           ResultKind::Scale, bundleRole);
+    return scale;
+  }
+
+  Value encode(Value value, StorageAttr storage, Overflow overflow) {
+    return EncodeOp::create(
+        builder, loc, storage.getPayload(),
+        storage.isScaled() ? overflow : storage.getOverflow(), value);
+  }
+
+  void emitQuantize(QuantizeOp quantize) {
+    if (!isStored(quantize))
+      return;
+    StringRef role =
+        cast<BundleType>(quantize.getType()).getContent().getValue();
+    StorageAttr storage = storageClass.getStorage(role);
+    Value value = elements.lookup(quantize.getInput());
+    Value scale = elements.lookup(quantize.getScale());
+    Value payload = encode(scale ? multiply(value, scale) : value, storage,
+                           quantize.getOverflow());
+    StoreOp::create(builder, loc, payload, role);
+    stored[role] = payload;
+    if (scale)
+      countLosses(value, scale, storage, role);
+  }
+
+  /// Counts elements that the format cannot hold: above its largest finite
+  /// value (saturated) and below half its smallest (flushed). Thresholds are
+  /// divided by the scale, a power of two, so that one compare of magnitudes
+  /// does.
+  void countLosses(Value value, Value scale, StorageAttr storage,
+                   StringRef role) {
+    const llvm::fltSemantics &semantics =
+        cast<FloatType>(storage.getPayload()).getFloatSemantics();
+    auto threshold = [&](APFloat limit) {
+      bool ignored;
+      limit.convert(APFloat::IEEEsingle(), APFloat::rmNearestTiesToEven,
+                    &ignored);
+      return constant(limit.convertToFloat());
+    };
+    Value largest = threshold(APFloat::getLargest(semantics));
+    Value halfSmallest =
+        multiply(threshold(APFloat::getSmallest(semantics)), constant(0.5f));
+    Value inverse = reciprocal(scale);
+    Value bits = magnitudeBits(value);
+    auto count = [&](arith::CmpIPredicate predicate, Value left, Value right,
+                     ResultKind meaning) {
+      Value is = arith::CmpIOp::create(builder, loc, predicate, left, right);
+      Value one =
+          arith::ExtUIOp::create(builder, loc, builder.getI32Type(), is);
+      reduce(ReduceKind::Sum, one, ReduceScope::Tensor, meaning, role);
+    };
+    count(arith::CmpIPredicate::ugt, bits, toBits(multiply(largest, inverse)),
+          ResultKind::Saturated);
+    // A zero wraps around and is not counted.
+    Value below = arith::SubIOp::create(builder, loc, bits, constantBits(1));
+    count(arith::CmpIPredicate::ult, below,
+          toBits(multiply(halfSmallest, inverse)), ResultKind::Flushed);
+  }
+
+  OpBuilder &builder;
+  Location loc;
+  StorageClassOp storageClass;
+  OptimizerOp optimizer;
+  /// Element values of wide bundles, and scales of scalar ones (null:
+  /// unscaled).
+  llvm::DenseMap<Value, Value> elements;
+  llvm::DenseMap<Value, Value> amaxes;
+  llvm::StringMap<Value> stored;
+};
+
+//===----------------------------------------------------------------------===//
+// Pass
+//===----------------------------------------------------------------------===//
+
+struct FuseStep : public mlir::msamp::impl::FuseStepBase<FuseStep> {
+  void runOnOperation() override {
+    SymbolTable symbols(getOperation());
+    for (auto function :
+         llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>())) {
+      bool hasBundleOps = function
+                              .walk([](Operation *op) {
+                                return isBundleOp(op) ? WalkResult::interrupt()
+                                                      : WalkResult::advance();
+                              })
+                              .wasInterrupted();
+      if (hasBundleOps && failed(fuse(function, symbols)))
+        return signalPassFailure();
+    }
+  }
+
+  static bool isBundleOp(Operation *op) {
+    auto isBundle = [](Type type) { return isa<BundleType>(type); };
+    return op->getName().getDialectNamespace() == "msamp" &&
+           (llvm::any_of(op->getOperandTypes(), isBundle) ||
+            llvm::any_of(op->getResultTypes(), isBundle));
+  }
+
+  /// The single update of `function`, if every op can be part of a launch and
+  /// the function returns what it stores.
+  static FailureOr<UpdateOp> match(func::FuncOp function) {
+    UpdateOp update;
+    Block &block = function.getBody().front();
+    for (Operation &op : block.without_terminator()) {
+      if (auto candidate = dyn_cast<UpdateOp>(op)) {
+        if (update) {
+          InFlightDiagnostic diagnostic = candidate.emitOpError(
+              "is a second update in one function; a launch holds one");
+          diagnostic.attachNote(update.getLoc()) << "first update here";
+          return diagnostic;
+        }
+        update = candidate;
+      } else if (!isa<DequantizeOp, AmaxOp, ComputeScaleOp, QuantizeOp>(op) ||
+                 !isBundleOp(&op)) {
+        return op.emitError()
+               << "'" << op.getName() << "' cannot be fused into a launch";
+      }
+    }
+    if (!update)
+      return function.emitError() << "function @" << function.getSymName()
+                                  << " has bundle ops but no update to fuse";
+    // A launch works in place: what it writes is what the function returns.
+    Operation *terminator = block.getTerminator();
+    for (auto quantize : block.getOps<QuantizeOp>())
+      if (!llvm::is_contained(terminator->getOperands(), quantize.getResult()))
+        return quantize.emitOpError()
+               << "is not returned; its bundle would keep stale values";
+    for (Value value : terminator->getOperands())
+      if (!value.getDefiningOp<QuantizeOp>())
+        return terminator->emitError()
+               << "returns a value of type " << value.getType()
+               << " that the step does not store";
+    return update;
+  }
+
+  LogicalResult fuse(func::FuncOp function, SymbolTable &symbols) {
+    FailureOr<UpdateOp> update = match(function);
+    if (failed(update))
+      return failure();
+    FlatSymbolRefAttr layoutRef =
+        cast<BundleType>(update->getInputs().front().getType()).getLayout();
+    auto layout = symbols.lookup<LayoutOp>(layoutRef.getValue());
+    auto optimizer = symbols.lookup<OptimizerOp>(update->getOptimizer());
+    if (!layout)
+      return update->emitOpError()
+             << "layout " << layoutRef << " is not defined";
+
+    llvm::MapVector<StringAttr, size_t> tensorsOfClass;
+    for (auto tensor : layout.getTable().front().getOps<TensorOp>()) {
+      if (!tensor.getStorageClassAttr())
+        return tensor.emitOpError() << tensor.getNameAttr()
+                                    << " has no storage class; run "
+                                       "msamp-infer-storage first";
+      ++tensorsOfClass[tensor.getStorageClassAttr().getAttr()];
+    }
+    OpBuilder builder(function);
+    auto launch = LaunchOp::create(builder, function.getLoc(),
+                                   function.getSymName(), layoutRef.getValue(),
+                                   optimizer.getSymName(), ScheduleAttr());
+    builder.createBlock(&launch.getKernels());
+    SymbolTable classes(layout);
+    for (auto [className, count] : tensorsOfClass) {
+      auto storageClass = classes.lookup<StorageClassOp>(className);
+      builder.setInsertionPointToEnd(&launch.getKernels().front());
+      auto kernel =
+          KernelOp::create(builder, function.getLoc(), className,
+                           FlatSymbolRefAttr::get(className), PhaseAttr());
+      builder.createBlock(&kernel.getBody());
+      KernelBuilder emitter(builder, kernel, storageClass, optimizer);
+      for (Operation &op : function.getBody().front().without_terminator())
+        emitter.emit(&op);
+      emitter.finish();
+      remarkFused(kernel, function, count);
+    }
+    symbols.erase(function);
+    symbols.insert(launch, Block::iterator(optimizer->getBlock()->end()));
+    return success();
+  }
+
+  /// Says what became one kernel and the bytes that one parameter costs.
+  static void remarkFused(KernelOp kernel, func::FuncOp function,
+                          size_t tensors) {
+    uint64_t loadBits = 0, storeBits = 0;
+    kernel.walk([&](Operation *op) {
+      if (auto load = dyn_cast<LoadOp>(op))
+        loadBits += load.getType().getIntOrFloatBitWidth();
+      if (auto store = dyn_cast<StoreOp>(op))
+        storeBits += store.getValue().getType().getIntOrFloatBitWidth();
+    });
+    size_t ops = function.getBody().front().getOperations().size() - 1;
+    remark::passed(function.getLoc(), remark::RemarkOpts::name("Fused")
+                                          .category("msamp-fuse-step")
+                                          .function(function.getSymName()))
+        << llvm::formatv("fused {0} bundle ops over {1} tensors of class @{2} "
+                         "into one kernel: {3} bytes loaded and {4} stored a "
+                         "parameter",
+                         ops, tensors, kernel.getSymName(), loadBits / 8,
+                         storeBits / 8)
+               .str();
+  }
+};
+} // namespace

@@ -1,0 +1,209 @@
+// Splits whole kernels at reductions whose results they need.
+// Before: a kernel may use the result of a reduction over its own elements.
+// After:  a reduce kernel that computes the reductions and stores nothing, and
+// a
+//         store kernel that gets their results as uniforms and computes again
+//         what it needs. Computing twice moves 18 bytes where 12 would do, but
+//         keeps nothing between the phases.
+
+#include "msamp/Dialect/MSAMP/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Remarks.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace mlir::msamp {
+#define GEN_PASS_DEF_SPLITPHASES
+#include "msamp/Dialect/MSAMP/Transforms/Passes.h.inc"
+} // namespace mlir::msamp
+
+using namespace mlir;
+using namespace mlir::msamp;
+
+/// Erases ops of `kernel` that nothing needs any more, users first.
+static void eraseDeadOps(KernelOp kernel) {
+  for (Operation &op :
+       llvm::make_early_inc_range(llvm::reverse(kernel.getBody().front())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}
+
+namespace {
+/// What depends on the element, and on reductions over elements, in one kernel.
+struct Dependence {
+  explicit Dependence(KernelOp kernel) {
+    for (Operation &op : kernel.getBody().front()) {
+      bool isVarying = isa<LoadOp, HashOp>(op);
+      bool isReduced = false;
+      for (Value operand : op.getOperands()) {
+        isVarying |= varying.contains(operand);
+        isReduced |= reduced.contains(operand);
+      }
+      if (auto reduce = dyn_cast<ReduceOp>(op)) {
+        // The same for all elements again.
+        if (isVarying)
+          reduced.insert(reduce.getResult());
+        else if (isReduced)
+          reduced.insert(reduce.getResult());
+        continue;
+      }
+      for (Value result : op.getResults()) {
+        if (isVarying)
+          varying.insert(result);
+        if (isReduced)
+          reduced.insert(result);
+      }
+    }
+  }
+  llvm::DenseSet<Value> varying, reduced;
+};
+
+struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
+  void runOnOperation() override {
+    WalkResult result = getOperation().walk([&](LaunchOp launch) {
+      if (launch.getSchedule())
+        return WalkResult::advance();
+      for (auto kernel : llvm::make_early_inc_range(
+               launch.getKernels().front().getOps<KernelOp>()))
+        if (failed(split(kernel)))
+          return WalkResult::interrupt();
+      launch.setSchedule(Schedule::TwoPhase);
+      return WalkResult::advance();
+    });
+    if (result.wasInterrupted())
+      signalPassFailure();
+  }
+
+  static KernelOp clone(KernelOp kernel, Phase phase) {
+    OpBuilder builder(kernel);
+    auto copy = cast<KernelOp>(builder.clone(*kernel));
+    copy.setSymName((kernel.getSymName() + "_" + stringifyPhase(phase)).str());
+    copy.setPhase(phase);
+    return copy;
+  }
+
+  static LogicalResult split(KernelOp kernel) {
+    Dependence dependence(kernel);
+    llvm::StringSet<> delayedRoles;
+    SmallVector<StringRef> current;
+    for (auto uniform : kernel.getBody().front().getOps<UniformOp>())
+      if (uniform.getKind() == UniformKind::History)
+        delayedRoles.insert(uniform.getName());
+    for (auto reduce : kernel.getBody().front().getOps<ReduceOp>()) {
+      if (!dependence.varying.contains(reduce.getValue()) ||
+          reduce.getResult().use_empty())
+        continue;
+      if (dependence.reduced.contains(reduce.getValue()))
+        return reduce.emitOpError(
+            "depends on another reduction over elements; a third phase is not "
+            "supported");
+      if (reduce.getMeaning() != ResultKind::Amax || !reduce.getRole())
+        return reduce.emitOpError()
+               << "has a result in use, but '"
+               << stringifyResultKind(reduce.getMeaning())
+               << "' is not handed from phase to phase; only an amax is";
+      if (!delayedRoles.contains(*reduce.getRole()))
+        current.push_back(*reduce.getRole());
+    }
+    uint64_t againBits =
+        makeReduceKernel(clone(kernel, Phase::Reduce), dependence, kernel);
+    makeStoreKernel(clone(kernel, Phase::Store), dependence, kernel,
+                    delayedRoles);
+    remarkSplit(kernel, current, againBits);
+    kernel.erase();
+    return success();
+  }
+
+  /// Walks `kernel` and its copy in step, calling `handle` for each reduction
+  /// with whether its value varies from element to element.
+  static void forEachReduce(KernelOp copy, const Dependence &dependence,
+                            KernelOp kernel,
+                            function_ref<void(ReduceOp, bool)> handle) {
+    SmallVector<std::pair<ReduceOp, bool>> reduces;
+    for (auto [original, copied] :
+         llvm::zip(kernel.getBody().front(), copy.getBody().front()))
+      if (auto reduce = dyn_cast<ReduceOp>(original))
+        reduces.push_back({cast<ReduceOp>(copied),
+                           dependence.varying.contains(reduce.getValue())});
+    for (auto [reduce, isVarying] : reduces)
+      handle(reduce, isVarying);
+  }
+
+  /// Keeps the amaxes of varying values; returns the bits that are loaded.
+  static uint64_t makeReduceKernel(KernelOp copy, const Dependence &dependence,
+                                   KernelOp kernel) {
+    SmallVector<Operation *> dropped;
+    forEachReduce(copy, dependence, kernel,
+                  [&](ReduceOp reduce, bool isVarying) {
+                    if (!isVarying || reduce.getMeaning() != ResultKind::Amax)
+                      dropped.push_back(reduce);
+                  });
+    for (auto store : copy.getBody().front().getOps<StoreOp>())
+      dropped.push_back(store);
+    // What used a dropped result is dead too: it fed a store or another report.
+    for (Operation *op : dropped) {
+      op->dropAllUses();
+      op->erase();
+    }
+    eraseDeadOps(copy);
+    uint64_t bits = 0;
+    for (auto load : copy.getBody().front().getOps<LoadOp>())
+      bits += load.getType().getIntOrFloatBitWidth();
+    return bits;
+  }
+
+  static void makeStoreKernel(KernelOp copy, const Dependence &dependence,
+                              KernelOp kernel,
+                              const llvm::StringSet<> &delayedRoles) {
+    forEachReduce(copy, dependence, kernel,
+                  [&](ReduceOp reduce, bool isVarying) {
+                    if (!isVarying) {
+                      reduce.getResult().replaceAllUsesWith(reduce.getValue());
+                      return;
+                    }
+                    if (reduce.getMeaning() != ResultKind::Amax)
+                      return;
+                    StringRef role = *reduce.getRole();
+                    if (!reduce.getResult().use_empty()) {
+                      OpBuilder builder(reduce);
+                      Value amax = UniformOp::create(builder, reduce.getLoc(),
+                                                     builder.getF32Type(),
+                                                     UniformKind::Amax, role);
+                      Value bits = arith::BitcastOp::create(
+                          builder, reduce.getLoc(), builder.getI32Type(), amax);
+                      reduce.getResult().replaceAllUsesWith(bits);
+                    }
+                    // A delayed role's history needs the amax in every step,
+                    // also in those that need no reduce phase.
+                    if (!delayedRoles.contains(role))
+                      reduce.erase();
+                  });
+    eraseDeadOps(copy);
+  }
+
+  static void remarkSplit(KernelOp kernel, ArrayRef<StringRef> current,
+                          uint64_t againBits) {
+    auto launch = kernel->getParentOfType<LaunchOp>();
+    auto opts = remark::RemarkOpts::name("Phases")
+                    .category("msamp-split-phases")
+                    .function(launch.getSymName());
+    if (current.empty()) {
+      remark::passed(kernel.getLoc(), opts)
+          << llvm::formatv(
+                 "kernel @{0}: the reduce phase only looks for overflow and "
+                 "fills histories; it is skipped where the gradient's amax is "
+                 "known and histories are full",
+                 kernel.getSymName())
+                 .str();
+      return;
+    }
+    remark::missed(kernel.getLoc(), opts)
+        << llvm::formatv("kernel @{0}: two phases, {1} bytes a parameter are "
+                         "read twice, for the exact scales of {2}; delayed "
+                         "scaling would read them once",
+                         kernel.getSymName(), againBits / 8,
+                         llvm::join(current, ", "))
+               .str();
+  }
+};
+} // namespace

@@ -1,0 +1,341 @@
+// Lays out the sections of a plan; see plan_format.h.
+
+#include "msamp/Target/StepPlan/StepPlan.h"
+#include "Emitter.h"
+
+#include "mlir/IR/SymbolTable.h"
+#include "llvm/Support/Endian.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Support/xxhash.h"
+
+#include <unistd.h>
+
+using namespace mlir;
+using namespace mlir::msamp;
+namespace plan = ::msamp::plan;
+
+namespace {
+
+/// Collects sections and puts them behind a header.
+class PlanWriter {
+public:
+  plan::StringRef addString(llvm::StringRef text) {
+    auto [entry, inserted] = offsets.insert({text, strings.size()});
+    if (inserted)
+      strings += text;
+    return {static_cast<uint32_t>(entry->second),
+            static_cast<uint32_t>(text.size())};
+  }
+
+  template <typename Container>
+  void addSection(plan::SectionKind kind, const Container &elements) {
+    using Element = typename Container::value_type;
+    static_assert(std::is_trivially_copyable_v<Element>);
+    addBytes(kind,
+             llvm::StringRef(reinterpret_cast<const char *>(elements.data()),
+                             elements.size() * sizeof(Element)));
+  }
+
+  void addBytes(plan::SectionKind kind, llvm::StringRef bytes) {
+    sections.push_back({kind, bytes.str()});
+  }
+
+  std::string finish() {
+    addBytes(plan::SectionKind::Strings, strings);
+    std::string file;
+    uint64_t offset =
+        sizeof(plan::PlanHeader) + sections.size() * sizeof(plan::Section);
+    SmallVector<plan::Section> table;
+    for (auto &[kind, bytes] : sections) {
+      offset = llvm::alignTo(offset, 8);
+      table.push_back({kind, 0, offset, bytes.size()});
+      offset += bytes.size();
+    }
+    plan::PlanHeader header{};
+    std::copy(std::begin(plan::kMagic), std::end(plan::kMagic), header.magic);
+    header.version = plan::kVersion;
+    header.section_count = table.size();
+    header.file_size = offset;
+    file.resize(offset, '\0');
+    std::memcpy(file.data(), &header, sizeof(header));
+    std::memcpy(file.data() + sizeof(header), table.data(),
+                table.size() * sizeof(plan::Section));
+    for (auto [entry, section] : llvm::zip(table, sections))
+      std::memcpy(file.data() + entry.offset, section.second.data(),
+                  section.second.size());
+    llvm::XXH128_hash_t digest = llvm::xxh3_128bits(ArrayRef<uint8_t>(
+        reinterpret_cast<const uint8_t *>(file.data()), file.size()));
+    // The canonical form: most significant byte first.
+    uint8_t *bytes = reinterpret_cast<uint8_t *>(file.data()) +
+                     offsetof(plan::PlanHeader, digest);
+    llvm::support::endian::write64be(bytes, digest.high64);
+    llvm::support::endian::write64be(bytes + 8, digest.low64);
+    return file;
+  }
+
+private:
+  std::string strings;
+  llvm::StringMap<size_t> offsets;
+  SmallVector<std::pair<plan::SectionKind, std::string>> sections;
+};
+
+plan::DType getDType(Type payload) {
+  if (payload.isF32())
+    return plan::DType::F32;
+  if (payload.isF16())
+    return plan::DType::F16;
+  if (payload.isBF16())
+    return plan::DType::BF16;
+  return isa<Float8E4M3FNType>(payload) ? plan::DType::E4M3 : plan::DType::E5M2;
+}
+
+plan::Storage getStorage(StorageAttr storage) {
+  if (!storage)
+    return {plan::DType::None, plan::Scaling::None, 0, 0};
+  plan::Storage result{};
+  result.dtype = getDType(storage.getPayload());
+  result.saturate = storage.getOverflow() == Overflow::Saturate;
+  if (storage.isScaled()) {
+    result.scaling =
+        storage.isDelayed() ? plan::Scaling::Delayed : plan::Scaling::Current;
+    result.history = static_cast<uint32_t>(storage.getScaling().getHistory());
+  }
+  return result;
+}
+
+/// Writes the sections that describe one launch.
+class PlanBuilder {
+public:
+  PlanBuilder(LaunchOp launch, LayoutOp layout, OptimizerOp optimizer,
+              ModuleOp cpu)
+      : launch(launch), layout(layout), optimizer(optimizer), cpu(cpu) {}
+
+  FailureOr<std::string> build() {
+    addRolesAndHypers();
+    if (failed(addClassesAndGroups()) || failed(addTensors()))
+      return failure();
+    FailureOr<ReferenceProgram> program = buildReferenceProgram(optimizer);
+    if (failed(program))
+      return failure();
+    writer.addSection(plan::SectionKind::Programs, program->programs);
+    writer.addSection(plan::SectionKind::Instructions, program->instructions);
+    writer.addSection(plan::SectionKind::Operands, program->operands);
+    if (failed(addKernels()))
+      return failure();
+    addMlir();
+    return writer.finish();
+  }
+
+private:
+  void addRolesAndHypers() {
+    SmallVector<plan::Role> roles;
+    for (auto [index, name] : llvm::enumerate(optimizer.getRoles()))
+      roles.push_back({writer.addString(name),
+                       static_cast<plan::RoleKind>(std::min<size_t>(index, 3)),
+                       0});
+    writer.addSection(plan::SectionKind::Roles, roles);
+    SmallVector<plan::Hyper> hypers;
+    for (auto hyper : optimizer.getHyper().getAsRange<HyperAttr>())
+      hypers.push_back({writer.addString(hyper.getName()),
+                        hyper.getValue().getValueAsDouble(),
+                        hyper.getLower().getValueAsDouble(),
+                        hyper.getUpper().getValueAsDouble()});
+    writer.addSection(plan::SectionKind::Hypers, hypers);
+  }
+
+  LogicalResult addClassesAndGroups() {
+    SmallVector<plan::StorageClass> classes;
+    SmallVector<plan::Storage> storages;
+    SmallVector<plan::Group> groups;
+    SmallVector<double> groupHypers;
+    for (Operation &op : layout.getTable().front()) {
+      if (auto storageClass = dyn_cast<StorageClassOp>(op)) {
+        classNumbers[storageClass.getSymNameAttr()] = classes.size();
+        classes.push_back({writer.addString(storageClass.getSymName())});
+        for (llvm::StringRef role : optimizer.getRoles())
+          storages.push_back(getStorage(storageClass.getStorage(role)));
+      } else if (auto group = dyn_cast<ParamGroupOp>(op)) {
+        groupNumbers[group.getSymNameAttr()] = groups.size();
+        groups.push_back({writer.addString(group.getSymName())});
+        for (auto hyper : optimizer.getHyper().getAsRange<HyperAttr>()) {
+          auto value = group.getHyper().getAs<FloatAttr>(hyper.getName());
+          if (!value)
+            return group.emitOpError()
+                   << "@" << group.getSymName() << " does not set "
+                   << hyper.getName() << "; run msamp-infer-storage first";
+          groupHypers.push_back(value.getValueAsDouble());
+        }
+      }
+    }
+    writer.addSection(plan::SectionKind::Classes, classes);
+    writer.addSection(plan::SectionKind::Storages, storages);
+    writer.addSection(plan::SectionKind::Groups, groups);
+    writer.addSection(plan::SectionKind::GroupHypers, groupHypers);
+    return success();
+  }
+
+  LogicalResult addTensors() {
+    SmallVector<plan::Tensor> tensors;
+    SmallVector<int64_t> dimensions;
+    SymbolTable classes(layout);
+    llvm::StringMap<TensorOp> fileNames;
+    for (auto tensor : layout.getTable().front().getOps<TensorOp>()) {
+      if (!tensor.getStorageClassAttr() || !tensor.getGroupAttr())
+        return tensor.emitOpError()
+               << tensor.getNameAttr()
+               << " has no class or group; run msamp-infer-storage first";
+      auto storageClass = classes.lookup<StorageClassOp>(
+          tensor.getStorageClassAttr().getAttr());
+      if (failed(checkFileNames(tensor, storageClass, fileNames)))
+        return failure();
+      RankedTensorType type = tensor.getTensorType();
+      plan::Tensor entry{};
+      entry.name = writer.addString(tensor.getName());
+      entry.storage_class =
+          classNumbers.lookup(tensor.getStorageClassAttr().getAttr());
+      entry.group = groupNumbers.lookup(tensor.getGroupAttr().getAttr());
+      entry.num_dims = type.getRank();
+      entry.first_dim = dimensions.size();
+      entry.num_elements = type.getNumElements();
+      llvm::append_range(dimensions, type.getShape());
+      tensors.push_back(entry);
+    }
+    writer.addSection(plan::SectionKind::Tensors, tensors);
+    writer.addSection(plan::SectionKind::Dimensions, dimensions);
+    return success();
+  }
+
+  /// Tensors are saved as NAME, NAME.scale_inv, NAME.first_moment and so on; no
+  /// two may come to the same.
+  LogicalResult checkFileNames(TensorOp tensor, StorageClassOp storageClass,
+                               llvm::StringMap<TensorOp> &fileNames) {
+    SmallVector<std::string> names{(tensor.getName() + ".step").str()};
+    for (llvm::StringRef role : optimizer.getRoles()) {
+      StorageAttr storage = storageClass.getStorage(role);
+      if (!storage)
+        continue;
+      std::string name = tensor.getName().str();
+      if (role != kWeightRole)
+        name += "." + role.str();
+      names.push_back(name);
+      if (storage.isScaled())
+        names.push_back(name + ".scale_inv");
+      if (storage.isDelayed())
+        names.push_back(name + ".amax_history");
+    }
+    for (const std::string &name : names) {
+      auto [entry, inserted] = fileNames.insert({name, tensor});
+      if (inserted)
+        continue;
+      InFlightDiagnostic diagnostic = tensor.emitError()
+                                      << "tensor " << tensor.getNameAttr()
+                                      << " would be saved with the name '"
+                                      << name << "', which is taken";
+      diagnostic.attachNote(entry->second.getLoc())
+          << "by tensor " << entry->second.getNameAttr();
+      return diagnostic;
+    }
+    return success();
+  }
+
+  LogicalResult addKernels() {
+    std::string triple;
+    FailureOr<std::string> object = compileNativeObject(cpu, triple);
+    if (failed(object))
+      return failure();
+    SmallVector<plan::Kernel> kernels;
+    kernels.push_back(
+        {writer.addString((optimizer.getSymName() + "_scalars").str()), 0,
+         plan::Phase::Scalars, plan::Isa::X86_64, 0});
+    constexpr llvm::StringLiteral suffixes[] = {"x86_64", "x86_64_v3",
+                                                "x86_64_v4"};
+    for (auto kernel : launch.getKernels().front().getOps<KernelOp>())
+      for (uint32_t isa = 0; isa < plan::kNumIsas; ++isa)
+        kernels.push_back(
+            {writer.addString(
+                 (kernel.getSymName() + "_" + suffixes[isa]).str()),
+             classNumbers.lookup(kernel.getStorageClassAttr().getAttr()),
+             kernel.getPhase() == Phase::Reduce ? plan::Phase::Reduce
+                                                : plan::Phase::Store,
+             static_cast<plan::Isa>(isa), 0});
+    writer.addSection(plan::SectionKind::Kernels, kernels);
+    writer.addBytes(plan::SectionKind::NativeObject, *object);
+    plan::Summary summary{};
+    summary.producer = writer.addString("msamp 0.1.0");
+    summary.optimizer = writer.addString(optimizer.getSymName());
+    summary.schedule =
+        writer.addString(stringifySchedule(*launch.getSchedule()));
+    summary.target = writer.addString(triple);
+    summary.num_scalars =
+        optimizer.getScalars().front().getTerminator()->getNumOperands();
+    writer.addSection(plan::SectionKind::Summary,
+                      SmallVector<plan::Summary>{summary});
+    return success();
+  }
+
+  /// Keeps what a reader wants to see; not the layout, which grows with the
+  /// model and is in the tables.
+  void addMlir() {
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    stream << *optimizer << "\n" << *launch << "\n";
+    writer.addBytes(plan::SectionKind::Mlir, text);
+  }
+
+  LaunchOp launch;
+  LayoutOp layout;
+  OptimizerOp optimizer;
+  ModuleOp cpu;
+  PlanWriter writer;
+  llvm::DenseMap<StringAttr, uint32_t> classNumbers, groupNumbers;
+};
+
+} // namespace
+
+FailureOr<std::string> mlir::msamp::serializeStepPlan(ModuleOp module) {
+  SymbolTable symbols(module);
+  auto launches = llvm::to_vector(module.getOps<LaunchOp>());
+  if (launches.size() != 1)
+    return module.emitError() << "has " << launches.size()
+                              << " launches, expected one optimizer step";
+  LaunchOp launch = launches.front();
+  auto layout = symbols.lookup<LayoutOp>(launch.getLayout());
+  auto optimizer = symbols.lookup<OptimizerOp>(launch.getOptimizer());
+  auto cpu = symbols.lookup<ModuleOp>("cpu");
+  if (!layout || !optimizer)
+    return launch.emitOpError()
+           << "layout @" << launch.getLayout() << " or optimizer @"
+           << launch.getOptimizer() << " is not defined";
+  if (!cpu)
+    return launch.emitOpError("has no @cpu; run convert-msamp-to-cpu first");
+  return PlanBuilder(launch, layout, optimizer, cpu).build();
+}
+
+LogicalResult mlir::msamp::writeStepPlanFile(Location loc, StringRef path,
+                                             StringRef bytes) {
+  llvm::Expected<llvm::sys::fs::TempFile> temporary =
+      llvm::sys::fs::TempFile::create(path + ".tmp-%%%%%%%%",
+                                      llvm::sys::fs::all_read |
+                                          llvm::sys::fs::all_write);
+  auto fail = [&](llvm::Error error) {
+    return emitError(loc) << "cannot write " << path << ": "
+                          << llvm::toString(std::move(error));
+  };
+  if (!temporary)
+    return fail(temporary.takeError());
+  llvm::raw_fd_ostream stream(temporary->FD, /*shouldClose=*/false);
+  stream << bytes;
+  stream.flush();
+  std::error_code error = stream.error();
+  stream.clear_error();
+  if (!error && ::fsync(temporary->FD) != 0)
+    error = std::error_code(errno, std::generic_category());
+  if (error) {
+    llvm::consumeError(temporary->discard());
+    return fail(llvm::errorCodeToError(error));
+  }
+  if (llvm::Error failure = temporary->keep(path))
+    return fail(std::move(failure));
+  return success();
+}

@@ -1,0 +1,207 @@
+// The C ABI over Plan and Session. Every function that can fail is wrapped so
+// that no exception (out of memory, in practice) crosses it.
+
+#include "msamp_rt/api.h"
+#include "core/Session.h"
+
+#include <new>
+
+using namespace msamp::rt;
+
+struct msamp_status {
+  Status status;
+};
+struct msamp_plan {
+  std::shared_ptr<const Plan> plan;
+};
+struct msamp_session {
+  std::unique_ptr<Session> session;
+  std::string overflowTensor;
+};
+
+static msamp_status *wrap(Status status) {
+  return status.ok() ? nullptr : new msamp_status{std::move(status)};
+}
+
+/// The one status that needs no memory; freeing it does nothing.
+static msamp_status *outOfMemory() {
+  static msamp_status status{{StatusCode::Internal, "out of memory"}};
+  return &status;
+}
+
+/// Runs `body`, which returns a Status.
+template <typename Body> static msamp_status *guard(Body body) noexcept {
+  try {
+    return wrap(body());
+  } catch (const std::bad_alloc &) {
+    return outOfMemory();
+  } catch (const std::exception &error) {
+    return wrap({StatusCode::Internal, error.what()});
+  }
+}
+
+extern "C" {
+
+msamp_status_code msamp_status_get_code(const msamp_status *status) {
+  return status ? static_cast<msamp_status_code>(status->status.code())
+                : MSAMP_OK;
+}
+
+const char *msamp_status_message(const msamp_status *status) {
+  return status ? status->status.message().c_str() : "ok";
+}
+
+void msamp_status_free(msamp_status *status) {
+  if (status != outOfMemory())
+    delete status;
+}
+
+msamp_status *msamp_plan_load(const char *path, msamp_plan **plan) {
+  return guard([&]() -> Status {
+    *plan = nullptr;
+    if (!path)
+      return invalidArgument("the path of a plan is null");
+    auto loaded = std::make_unique<msamp_plan>();
+    MSAMP_RETURN_IF_ERROR(Plan::load(path, loaded->plan));
+    *plan = loaded.release();
+    return {};
+  });
+}
+
+msamp_status *msamp_plan_load_memory(const void *data, size_t size,
+                                     msamp_plan **plan) {
+  return guard([&]() -> Status {
+    *plan = nullptr;
+    auto loaded = std::make_unique<msamp_plan>();
+    MSAMP_RETURN_IF_ERROR(Plan::parse("in memory",
+                                      static_cast<const std::byte *>(data),
+                                      data ? size : 0, loaded->plan));
+    *plan = loaded.release();
+    return {};
+  });
+}
+
+void msamp_plan_free(msamp_plan *plan) { delete plan; }
+
+size_t msamp_plan_tensor_count(const msamp_plan *plan) {
+  return plan->plan->tensors.size();
+}
+
+const char *msamp_plan_tensor_name(const msamp_plan *plan, size_t tensor) {
+  const std::vector<PlanTensor> &tensors = plan->plan->tensors;
+  return tensor < tensors.size() ? tensors[tensor].name.c_str() : nullptr;
+}
+
+size_t msamp_plan_buffer_count(const msamp_plan *plan, size_t tensor) {
+  const std::vector<PlanTensor> &tensors = plan->plan->tensors;
+  return tensor < tensors.size() ? tensors[tensor].buffers.size() : 0;
+}
+
+msamp_status *msamp_plan_buffer(const msamp_plan *plan, size_t tensor,
+                                size_t buffer, msamp_buffer_info *info) {
+  return guard([&]() -> Status {
+    if (buffer >= msamp_plan_buffer_count(plan, tensor))
+      return notFound("the plan has no buffer " + std::to_string(buffer) +
+                      " of tensor " + std::to_string(tensor));
+    const PlanBuffer &entry = plan->plan->tensors[tensor].buffers[buffer];
+    *info = {entry.key.c_str(), entry.dtype.c_str(), entry.shape.data(),
+             entry.shape.size(), entry.byteSize};
+    return {};
+  });
+}
+
+msamp_status *msamp_session_create(const msamp_plan *plan,
+                                   const msamp_session_options *options,
+                                   msamp_session **session) {
+  return guard([&]() -> Status {
+    *session = nullptr;
+    SessionOptions converted;
+    if (options && options->backend)
+      converted.backend = options->backend;
+    if (options && options->isa)
+      converted.isa = options->isa;
+    if (options)
+      converted.threads = options->threads;
+    auto created = std::make_unique<msamp_session>();
+    MSAMP_RETURN_IF_ERROR(
+        Session::create(plan->plan, converted, created->session));
+    *session = created.release();
+    return {};
+  });
+}
+
+void msamp_session_free(msamp_session *session) { delete session; }
+
+msamp_status *msamp_session_bind(msamp_session *session, const char *name,
+                                 const char *key, void *data, const char *dtype,
+                                 const int64_t *shape, size_t num_dims,
+                                 size_t byte_size) {
+  return guard([&] {
+    return session->session->bind(name, key, data, dtype,
+                                  std::vector<int64_t>(shape, shape + num_dims),
+                                  byte_size);
+  });
+}
+
+msamp_status *msamp_session_initialize(msamp_session *session, const char *name,
+                                       const float *param, size_t count) {
+  return guard(
+      [&] { return session->session->initialize(name, param, count); });
+}
+
+msamp_status *msamp_session_quantize_gradient(msamp_session *session,
+                                              const char *name,
+                                              const float *grad, size_t count) {
+  return guard(
+      [&] { return session->session->quantizeGradient(name, grad, count); });
+}
+
+msamp_status *msamp_session_set_hyper(msamp_session *session, const char *group,
+                                      const char *hyper, double value) {
+  return guard([&] {
+    std::string groupName = group ? group : "";
+    return session->session->setHyper(group ? &groupName : nullptr, hyper,
+                                      value);
+  });
+}
+
+msamp_status *msamp_session_run(msamp_session *session, double grad_scale,
+                                msamp_step_report *report) {
+  return guard([&] {
+    StepReport found;
+    Status status = session->session->run(grad_scale, found);
+    session->overflowTensor = found.overflowTensor;
+    if (report)
+      *report = {found.applied,
+                 found.tensorsUpdated,
+                 found.tensorsWithoutGrad,
+                 found.elements,
+                 found.bytes,
+                 found.skippedTotal,
+                 found.skippedInARow,
+                 session->overflowTensor.c_str(),
+                 found.overflowIndex,
+                 found.overflowValue};
+    return status;
+  });
+}
+
+msamp_status *msamp_session_role_stats(const msamp_session *session,
+                                       const char *name, const char *role,
+                                       msamp_role_stats *stats) {
+  return guard([&]() -> Status {
+    RoleStats found;
+    MSAMP_RETURN_IF_ERROR(session->session->roleStats(name, role, found));
+    *stats = {found.amax, found.scale, found.saturated, found.flushed};
+    return {};
+  });
+}
+
+msamp_status *msamp_session_fingerprint(msamp_session *session,
+                                        const char *name,
+                                        uint64_t *fingerprint) {
+  return guard(
+      [&] { return session->session->fingerprint(name, *fingerprint); });
+}
+
+} // extern "C"

@@ -1,0 +1,124 @@
+// A session: a plan, a backend, and the caller's tensors bound in place. It
+// knows the order of a step and everything about it that is not per element.
+
+#ifndef MSAMP_RT_CORE_SESSION_H
+#define MSAMP_RT_CORE_SESSION_H
+
+#include "backends/Backend.h"
+#include "core/Plan.h"
+#include "core/Status.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace msamp::rt {
+
+struct SessionOptions {
+  std::string backend = "cpu";
+  unsigned threads = 0;
+  std::string isa;
+};
+
+/// See msamp_step_report.
+struct StepReport {
+  bool applied = false;
+  size_t tensorsUpdated = 0;
+  size_t tensorsWithoutGrad = 0;
+  uint64_t elements = 0;
+  uint64_t bytes = 0;
+  uint64_t skippedTotal = 0;
+  uint64_t skippedInARow = 0;
+  std::string overflowTensor;
+  int64_t overflowIndex = -1;
+  float overflowValue = 0;
+};
+
+/// See msamp_role_stats.
+struct RoleStats {
+  float amax = 0;
+  float scale = 1;
+  uint64_t saturated = 0;
+  uint64_t flushed = 0;
+};
+
+class Session {
+public:
+  static Status create(std::shared_ptr<const Plan> plan,
+                       const SessionOptions &options,
+                       std::unique_ptr<Session> &result);
+
+  const Plan &getPlan() const { return *plan; }
+  std::string describeBackend() const { return backend->describe(); }
+
+  /// See the functions of the same names in api.h.
+  Status bind(const std::string &name, const std::string &key, void *data,
+              const std::string &dtype, const std::vector<int64_t> &shape,
+              size_t byteSize);
+  Status initialize(const std::string &name, const float *param, size_t count);
+  Status quantizeGradient(const std::string &name, const float *grad,
+                          size_t count);
+  Status setHyper(const std::string *group, const std::string &hyper,
+                  double value);
+  /// Value in force of hyper-parameter `index` of `group`.
+  double hyper(size_t group, size_t index) const {
+    return groupHypers[group][index];
+  }
+  Status run(double gradScale, StepReport &report);
+  Status roleStats(const std::string &name, const std::string &role,
+                   RoleStats &stats) const;
+  Status fingerprint(const std::string &name, uint64_t &result);
+  /// The same, but from the bytes in the buffers in any case.
+  Status computeFingerprint(const std::string &name, uint64_t &result) const;
+
+private:
+  Session(std::shared_ptr<const Plan> plan, std::unique_ptr<Backend> backend);
+
+  /// What the caller bound for one tensor, by role, and what a step found.
+  struct TensorState {
+    std::vector<void *> payload;
+    std::vector<float *> scaleInv, history;
+    std::vector<char> isBound; // by buffer
+    int64_t *step = nullptr;
+    /// Largest magnitude of the bound gradient, or negative if not known.
+    float gradAmax = -1;
+    /// The first element of it that is not finite, if quantizing saw one.
+    int64_t overflowIndex = -1;
+    float overflowValue = 0;
+    /// The fingerprint that the last step found, while buffers are as it left
+    /// them.
+    bool hasFingerprint = false;
+    uint64_t fingerprint = 0;
+    std::vector<RoleStats> stats;
+    TensorTask task;
+  };
+
+  Status findTensor(const std::string &name, size_t &index) const;
+  /// Forgets what is known about a gradient that is replaced.
+  static void forgetGradient(TensorState &state);
+  Status checkBound() const;
+  Status checkOverlap() const;
+  Status checkState(const PlanTensor &tensor, const TensorState &state) const;
+  Status prepareTask(size_t index, double gradScale);
+  bool needsReduce(size_t index, double gradScale) const;
+  void reportOverflow(size_t index, StepReport &report) const;
+  void commit(size_t index, StepReport &report);
+  uint64_t hashMetadata(const PlanTensor &tensor,
+                        const TensorState &state) const;
+  /// Writes `values` to `role` of `state` with a scale of their own.
+  void storeCurrent(const PlanTensor &tensor, TensorState &state, size_t role,
+                    const float *values);
+
+  std::shared_ptr<const Plan> plan;
+  std::unique_ptr<Backend> backend;
+  std::vector<TensorState> states;
+  std::vector<std::vector<double>> groupHypers;
+  std::vector<float> scalarsScratch;
+  bool isChecked = false; // all bound, nothing overlaps
+  bool isPoisoned = false;
+  uint64_t skippedTotal = 0, skippedInARow = 0;
+};
+
+} // namespace msamp::rt
+
+#endif // MSAMP_RT_CORE_SESSION_H

@@ -1,0 +1,277 @@
+// The step plan on disk (.msplan): the only header that the compiler and the
+// runtime share. Little-endian, every struct naturally aligned and without
+// padding; docs/PlanFormat.md is its prose.
+//
+//   PlanHeader | PlanSection[section_count] | section data, each 8-byte aligned
+//
+// `digest` is XXH3-128 (canonical byte order) over the whole file with the
+// digest field itself as zeros. A reader refuses another magic, version or
+// digest before it looks at anything else, and then still checks every index
+// and size.
+
+#ifndef MSAMP_RT_PLAN_FORMAT_H
+#define MSAMP_RT_PLAN_FORMAT_H
+
+#include <cstddef>
+#include <cstdint>
+
+namespace msamp::plan {
+
+inline constexpr char kMagic[8] = {'M', 'S', 'A', 'M', 'P', 'L', 'A', 'N'};
+/// Raised whenever an older reader would misread a newer plan.
+inline constexpr uint32_t kVersion = 1;
+
+struct PlanHeader {
+  char magic[8];
+  uint32_t version;
+  uint32_t section_count;
+  uint64_t file_size;
+  uint8_t digest[16];
+};
+static_assert(sizeof(PlanHeader) == 40);
+
+enum class SectionKind : uint32_t {
+  Strings = 1,       // bytes; other sections refer to ranges of it
+  Summary = 2,       // one Summary
+  Roles = 3,         // Role[]
+  Hypers = 4,        // Hyper[]
+  Groups = 5,        // Group[]
+  GroupHypers = 6,   // double[groups * hypers]
+  Classes = 7,       // StorageClass[]
+  Storages = 8,      // Storage[classes * roles]
+  Dimensions = 9,    // int64_t[]
+  Tensors = 10,      // Tensor[]
+  Programs = 11,     // Program[2]: scalars, body
+  Instructions = 12, // Instruction[]
+  Operands = 13,     // uint32_t[]: value numbers
+  Kernels = 14,      // Kernel[]
+  NativeObject = 15, // bytes of an ELF shared object
+  Mlir = 16,         // text: the launch and the optimizer that it was made from
+};
+
+struct Section {
+  SectionKind kind;
+  uint32_t reserved;
+  uint64_t offset; // from the start of the file
+  uint64_t size;   // in bytes
+};
+static_assert(sizeof(Section) == 24);
+
+/// A range of the Strings section.
+struct StringRef {
+  uint32_t offset;
+  uint32_t size;
+};
+
+struct Summary {
+  StringRef producer;  // "msamp 0.1.0"
+  StringRef optimizer; // symbol of the optimizer
+  StringRef schedule;  // "two_phase"
+  StringRef target;    // triple of the native object
+  uint32_t num_scalars;
+  uint32_t reserved;
+};
+
+/// What a role's tensors are to the step. Order in the table is the order of
+/// payloads in fingerprints.
+enum class RoleKind : uint32_t {
+  Weight = 0,
+  MasterWeight = 1,
+  Grad = 2,
+  State = 3
+};
+
+struct Role {
+  StringRef name;
+  RoleKind kind;
+  uint32_t reserved;
+};
+
+struct Hyper {
+  StringRef name;
+  double value; // default
+  double lower; // legal: lower <= v < upper, or any finite v >= lower if inf
+  double upper;
+};
+
+struct Group {
+  StringRef name;
+};
+
+struct StorageClass {
+  StringRef name;
+};
+
+enum class DType : uint32_t {
+  None = 0, // the class does not hold this role
+  F32 = 1,
+  F16 = 2,
+  BF16 = 3,
+  E4M3 = 4,
+  E5M2 = 5,
+};
+
+enum class Scaling : uint32_t { None = 0, Current = 1, Delayed = 2 };
+
+struct Storage {
+  DType dtype;
+  Scaling scaling;
+  uint32_t history;  // entries of a delayed scale's history, else 0
+  uint32_t saturate; // 1: limit to the largest finite value; 0: IEEE overflow
+};
+
+struct Tensor {
+  StringRef name;
+  uint32_t storage_class;
+  uint32_t group;
+  uint32_t num_dims;
+  uint32_t reserved;
+  uint64_t first_dim; // index into Dimensions
+  uint64_t num_elements;
+};
+
+//===----------------------------------------------------------------------===//
+// Reference program
+//===----------------------------------------------------------------------===//
+
+/// Ops of the reference program: the closed set of docs/Numerics.md. Types are
+/// those of the instruction (`type`) unless said otherwise.
+enum class Opcode : uint16_t {
+  Constant = 0, // bits in `immediate`
+  AddF = 1,
+  SubF = 2,
+  MulF = 3,
+  DivF = 4,
+  NegF = 5,
+  AbsF = 6,
+  SqrtF = 7,
+  FmaF = 8,     // f32 only
+  MinimumF = 9, // NaN if either is; -0 below +0
+  MaximumF = 10,
+  CmpF = 11,   // predicate in `immediate`, as arith.cmpf; operands of `type`
+  Select = 12, // i1, a, b
+  PowI = 13,   // base of `type`, i64 exponent
+  AddI = 14,
+  SubI = 15,
+  MulI = 16,
+  AndI = 17,
+  OrI = 18,
+  XOrI = 19,
+  ShLI = 20,
+  ShRUI = 21,
+  ShRSI = 22,
+  CmpI = 23,    // predicate in `immediate`, as arith.cmpi
+  Bitcast = 24, // between f32 and i32, f64 and i64
+  SIToFP = 25,  // operand type in `immediate`
+  TruncI = 26,
+  ExtUI = 27, // operand type in `immediate`
+  ExtSI = 28, // operand type in `immediate`
+};
+inline constexpr uint16_t kLastOpcode = 28;
+
+enum class ValueType : uint16_t { I1 = 0, I32 = 1, I64 = 2, F32 = 3, F64 = 4 };
+inline constexpr uint16_t kLastValueType = 4;
+
+/// Result number = the program's argument count + position of the instruction.
+struct Instruction {
+  Opcode opcode;
+  ValueType type; // of the result; of the operands for compares and powi
+  uint32_t num_operands;
+  uint64_t first_operand; // index into Operands
+  uint64_t immediate;
+};
+
+/// Arguments of `scalars`: i64 step, f64 hyper-parameters. Of `body`: f32
+/// param, grad, states, scalars. Results are value numbers in Operands.
+struct Program {
+  uint32_t num_arguments;
+  uint32_t num_instructions;
+  uint64_t first_instruction;
+  uint32_t num_results;
+  uint32_t reserved;
+  uint64_t first_result;
+};
+
+//===----------------------------------------------------------------------===//
+// Native kernels
+//===----------------------------------------------------------------------===//
+
+enum class Isa : uint32_t { X86_64 = 0, X86_64_V3 = 1, X86_64_V4 = 2 };
+inline constexpr uint32_t kNumIsas = 3;
+
+enum class Phase : uint32_t { Scalars = 0, Reduce = 1, Store = 2 };
+
+/// One function of the native object. Scalars has no class and only X86_64.
+struct Kernel {
+  StringRef symbol;
+  uint32_t storage_class;
+  Phase phase;
+  Isa isa;
+  uint32_t reserved;
+};
+
+/// Scalars of one tensor: `hyper` in the order of Hypers, `scalars` rounded to
+/// f32.
+using ScalarsFn = void (*)(int64_t step, const double *hyper, float *scalars);
+
+/// One phase over `count` elements. `operands[r]` points to the first of them
+/// in role r (null where the class has none); `uniforms` and `results` are laid
+/// out as below; `index` is the first element's row-major index in its whole
+/// tensor, and [index, index + count) does not cross a multiple of 2^32.
+/// Results are combined with what is there: sums added, others by unsigned
+/// maximum.
+using PhaseFn = void (*)(void *const *operands, const float *uniforms,
+                         uint64_t index, int64_t count, uint64_t *results);
+
+/// Uniforms: the scalars, then four values a role.
+enum class RoleUniform : uint32_t {
+  ScaleInv = 0, // of the gradient: divided by the loss scale
+  OldScale = 1,
+  Amax = 2,
+  History = 3,
+};
+inline constexpr uint32_t kUniformsPerRole = 4;
+
+inline constexpr size_t uniformIndex(size_t numScalars, size_t role,
+                                     RoleUniform kind) {
+  return numScalars + role * kUniformsPerRole + static_cast<size_t>(kind);
+}
+
+/// Results: four values a role, then the fingerprint.
+enum class RoleResult : uint32_t {
+  Amax = 0,      // f32 bits; maximum
+  Scale = 1,     // f32 bits; maximum (all elements agree)
+  Saturated = 2, // sum
+  Flushed = 3,   // sum
+};
+inline constexpr uint32_t kResultsPerRole = 4;
+
+inline constexpr size_t resultIndex(size_t role, RoleResult kind) {
+  return role * kResultsPerRole + static_cast<size_t>(kind);
+}
+inline constexpr size_t fingerprintIndex(size_t numRoles) {
+  return numRoles * kResultsPerRole;
+}
+inline constexpr size_t numResults(size_t numRoles) {
+  return fingerprintIndex(numRoles) + 1;
+}
+/// Whether result `index` is summed rather than maximised.
+inline constexpr bool isSummed(size_t numRoles, size_t index) {
+  return index == fingerprintIndex(numRoles) ||
+         index % kResultsPerRole >= static_cast<size_t>(RoleResult::Saturated);
+}
+
+//===----------------------------------------------------------------------===//
+// Fingerprints
+//===----------------------------------------------------------------------===//
+
+/// Keys of the hash of one element (msamp.hash).
+inline constexpr uint32_t kHashIndexU = 0x9E3779B1;
+inline constexpr uint32_t kHashPairU = 0x85EBCA77;
+inline constexpr uint32_t kHashIndexV = 0xC2B2AE3D;
+inline constexpr uint32_t kHashHighV = 0x27D4EB2F;
+inline constexpr uint32_t kHashPairV = 0x165667B1;
+
+} // namespace msamp::plan
+
+#endif // MSAMP_RT_PLAN_FORMAT_H

@@ -1,0 +1,250 @@
+// See StateStore.h.
+
+#include "state/StateStore.h"
+#include "core/Formats.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+
+using namespace msamp;
+using namespace msamp::rt;
+using Json = nlohmann::ordered_json;
+
+static constexpr size_t gradRole = Plan::roleIndex(plan::RoleKind::Grad);
+
+static std::string shapeText(const std::vector<int64_t> &shape) {
+  return Json(shape).dump();
+}
+
+static std::string fingerprintText(uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof(text), "%016llx",
+                static_cast<unsigned long long>(value));
+  return text;
+}
+
+/// Checks a file's tensor against what is expected of it.
+static Status checkView(const SafetensorsFile &file,
+                        const SafetensorsView &view, const std::string &dtype,
+                        const std::vector<int64_t> &shape) {
+  if (view.dtype != dtype)
+    return invalidArgument("tensor '" + view.name + "' in " + file.path() +
+                           " is " + view.dtype + ", expected " + dtype);
+  if (view.shape != shape)
+    return invalidArgument("tensor '" + view.name + "' in " + file.path() +
+                           " has shape " + shapeText(view.shape) +
+                           ", but the plan has " + shapeText(shape));
+  return {};
+}
+
+/// Fails if `file` holds a tensor that is not in `expected`.
+static Status checkNoOthers(const SafetensorsFile &file,
+                            const std::set<std::string> &expected) {
+  for (const SafetensorsView &view : file.tensors())
+    if (!expected.count(view.name))
+      return invalidArgument("tensor '" + view.name + "' in " + file.path() +
+                             " is not in the plan");
+  return {};
+}
+
+static Status missing(const SafetensorsFile &file, const std::string &name) {
+  return notFound("tensor '" + name + "' is missing from " + file.path());
+}
+
+/// The f32 elements of `view`, copied if the file does not align them.
+static const float *alignedFloats(const SafetensorsView &view,
+                                  std::vector<float> &copy) {
+  if (reinterpret_cast<uintptr_t>(view.data) % alignof(float) == 0)
+    return reinterpret_cast<const float *>(view.data);
+  copy.resize(view.byteSize / sizeof(float));
+  std::memcpy(copy.data(), view.data, view.byteSize);
+  return copy.data();
+}
+
+Status StateStore::bind(Session &session, size_t tensor, size_t buffer,
+                        void *data) {
+  const PlanTensor &entry = plan->tensors[tensor];
+  const PlanBuffer &info = entry.buffers[buffer];
+  return session.bind(entry.name, info.key, data, info.dtype, info.shape,
+                      info.byteSize);
+}
+
+Status StateStore::allocate(Session &session) {
+  memory.resize(plan->tensors.size());
+  for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
+    const PlanTensor &entry = plan->tensors[tensor];
+    memory[tensor].clear();
+    for (size_t buffer = 0; buffer < entry.buffers.size(); ++buffer) {
+      constexpr size_t alignment = 64;
+      size_t size = entry.buffers[buffer].byteSize;
+      size_t padded =
+          (std::max<size_t>(size, 1) + alignment - 1) / alignment * alignment;
+      void *data = std::aligned_alloc(alignment, padded);
+      if (!data)
+        return {StatusCode::Internal,
+                "out of memory: " + std::to_string(size) + " bytes for '" +
+                    entry.fileName(entry.buffers[buffer]) + "'"};
+      std::memset(data, 0, padded);
+      memory[tensor].emplace_back(data);
+      MSAMP_RETURN_IF_ERROR(bind(session, tensor, buffer, data));
+    }
+  }
+  return {};
+}
+
+Status StateStore::initialize(Session &session, const SafetensorsFile &params) {
+  std::set<std::string> names;
+  std::vector<float> copy;
+  for (const PlanTensor &tensor : plan->tensors) {
+    names.insert(tensor.name);
+    const SafetensorsView *view = params.find(tensor.name);
+    if (!view)
+      return missing(params, tensor.name);
+    MSAMP_RETURN_IF_ERROR(checkView(params, *view, "F32", tensor.shape));
+    MSAMP_RETURN_IF_ERROR(session.initialize(
+        tensor.name, alignedFloats(*view, copy), tensor.numElements));
+  }
+  return checkNoOthers(params, names);
+}
+
+Status StateStore::load(Session &session, const SafetensorsFile &file) {
+  auto metadata = [&](const char *key) -> std::string {
+    auto found = file.metadata().find(key);
+    return found == file.metadata().end() ? "" : found->second;
+  };
+  std::string optimizer = metadata("msamp.optimizer");
+  if (optimizer.empty())
+    return invalidArgument(
+        file.path() + " holds no saved state; start from it with --params");
+  if (optimizer != plan->optimizer)
+    return invalidArgument(file.path() + " was saved by optimizer '" +
+                           optimizer + "', but the plan has '" +
+                           plan->optimizer + "'");
+  std::set<std::string> names;
+  for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
+    const PlanTensor &entry = plan->tensors[tensor];
+    for (size_t buffer = 0; buffer < entry.buffers.size(); ++buffer) {
+      const PlanBuffer &info = entry.buffers[buffer];
+      if (info.role == gradRole)
+        continue;
+      std::string name = entry.fileName(info);
+      names.insert(name);
+      const SafetensorsView *view = file.find(name);
+      if (!view)
+        return missing(file, name);
+      MSAMP_RETURN_IF_ERROR(checkView(file, *view, info.dtype, info.shape));
+      std::memcpy(memory[tensor][buffer].get(), view->data, info.byteSize);
+      // Binding anew tells the session that the contents have changed.
+      MSAMP_RETURN_IF_ERROR(
+          bind(session, tensor, buffer, memory[tensor][buffer].get()));
+    }
+  }
+  MSAMP_RETURN_IF_ERROR(checkNoOthers(file, names));
+
+  Json fingerprints =
+      Json::parse(metadata("msamp.fingerprints"), nullptr, false);
+  if (!fingerprints.is_object())
+    return dataLoss(file.path() + " has no fingerprints");
+  for (const PlanTensor &tensor : plan->tensors) {
+    auto saved = fingerprints.find(tensor.name);
+    if (saved == fingerprints.end() || !saved->is_string())
+      return dataLoss(file.path() + " has no fingerprint of tensor '" +
+                      tensor.name + "'");
+    uint64_t found;
+    MSAMP_RETURN_IF_ERROR(session.computeFingerprint(tensor.name, found));
+    if (fingerprintText(found) != saved->get<std::string>())
+      return dataLoss("tensor '" + tensor.name + "' in " + file.path() +
+                      " has fingerprint " + fingerprintText(found) +
+                      ", but was saved with " + saved->get<std::string>());
+  }
+  return {};
+}
+
+Status StateStore::setGradients(Session &session, const SafetensorsFile &file,
+                                bool allowMissing) {
+  std::set<std::string> names;
+  for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
+    const PlanTensor &entry = plan->tensors[tensor];
+    names.insert(entry.name);
+    const SafetensorsView *view = file.find(entry.name);
+    if (view) {
+      if (view->dtype != "F32" &&
+          plan->storage(entry.classIndex, gradRole).scaling !=
+              plan::Scaling::None)
+        names.insert(entry.name + ".scale_inv");
+      MSAMP_RETURN_IF_ERROR(setGradient(session, tensor, file, *view));
+      continue;
+    }
+    if (!allowMissing)
+      return notFound("gradient of tensor '" + entry.name +
+                      "' is missing from " + file.path());
+    size_t buffer = entry.findBuffer("grad") - entry.buffers.data();
+    MSAMP_RETURN_IF_ERROR(bind(session, tensor, buffer, nullptr));
+  }
+  return checkNoOthers(file, names);
+}
+
+Status StateStore::setGradient(Session &session, size_t tensor,
+                               const SafetensorsFile &file,
+                               const SafetensorsView &view) {
+  const PlanTensor &entry = plan->tensors[tensor];
+  size_t buffer = entry.findBuffer("grad") - entry.buffers.data();
+  const PlanBuffer &info = entry.buffers[buffer];
+  void *own = memory[tensor][buffer].get();
+  const plan::Storage &storage = plan->storage(entry.classIndex, gradRole);
+  if (view.dtype == "F32" && info.dtype != "F32") {
+    MSAMP_RETURN_IF_ERROR(checkView(file, view, "F32", info.shape));
+    MSAMP_RETURN_IF_ERROR(bind(session, tensor, buffer, own));
+    std::vector<float> copy;
+    return session.quantizeGradient(entry.name, alignedFloats(view, copy),
+                                    entry.numElements);
+  }
+  MSAMP_RETURN_IF_ERROR(checkView(file, view, info.dtype, info.shape));
+  if (storage.scaling != plan::Scaling::None) {
+    const SafetensorsView *scale = file.find(entry.name + ".scale_inv");
+    if (!scale)
+      return missing(file, entry.name + ".scale_inv");
+    MSAMP_RETURN_IF_ERROR(checkView(file, *scale, "F32", {}));
+    std::memcpy(memory[tensor][buffer + 1].get(), scale->data, sizeof(float));
+  }
+  // In place where the file aligns it: a step only reads gradients.
+  if (reinterpret_cast<uintptr_t>(view.data) % info.elementSize == 0)
+    return bind(session, tensor, buffer, const_cast<std::byte *>(view.data));
+  std::memcpy(own, view.data, info.byteSize);
+  return bind(session, tensor, buffer, own);
+}
+
+Status StateStore::save(Session &session, const std::string &path) {
+  std::vector<SafetensorsEntry> entries;
+  Json fingerprints = Json::object(), formats = Json::object(),
+       hyper = Json::object();
+  for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
+    const PlanTensor &entry = plan->tensors[tensor];
+    for (size_t buffer = 0; buffer < entry.buffers.size(); ++buffer) {
+      const PlanBuffer &info = entry.buffers[buffer];
+      if (info.role != gradRole)
+        entries.push_back({entry.fileName(info), info.dtype, info.shape,
+                           memory[tensor][buffer].get(), info.byteSize});
+    }
+    uint64_t value;
+    MSAMP_RETURN_IF_ERROR(session.fingerprint(entry.name, value));
+    fingerprints[entry.name] = fingerprintText(value);
+  }
+  for (size_t index = 0; index < plan->classes.size(); ++index)
+    for (size_t role = 0; role < plan->roles.size(); ++role)
+      if (plan->holds(index, role))
+        formats[plan->classes[index]][plan->roles[role].name] =
+            Plan::describe(plan->storage(index, role));
+  for (size_t group = 0; group < plan->groups.size(); ++group)
+    for (size_t index = 0; index < plan->hypers.size(); ++index)
+      hyper[plan->groups[group].name][plan->hypers[index].name] =
+          session.hyper(group, index);
+  return writeSafetensors(path, std::move(entries),
+                          {{"msamp.optimizer", plan->optimizer},
+                           {"msamp.formats", formats.dump()},
+                           {"msamp.hyper", hyper.dump()},
+                           {"msamp.fingerprints", fingerprints.dump()}});
+}

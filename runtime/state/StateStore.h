@@ -1,0 +1,61 @@
+// Memory for a plan's tensors and its way to and from safetensors files: what a
+// program without tensors of its own (msamp-run, tests) needs around a session.
+
+#ifndef MSAMP_RT_STATE_STATESTORE_H
+#define MSAMP_RT_STATE_STATESTORE_H
+
+#include "core/Session.h"
+#include "core/Status.h"
+#include "safetensors/Safetensors.h"
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace msamp::rt {
+
+class StateStore {
+public:
+  explicit StateStore(std::shared_ptr<const Plan> plan)
+      : plan(std::move(plan)) {}
+
+  /// Allocates every buffer of the plan, zeroed and aligned to a cache line,
+  /// and binds it to `session`, which must outlive calls below and be of this
+  /// plan.
+  Status allocate(Session &session);
+
+  /// Initial state from a file of f32 parameters, one for each tensor.
+  Status initialize(Session &session, const SafetensorsFile &params);
+
+  /// State from a file that save wrote. Fingerprints must match.
+  Status load(Session &session, const SafetensorsFile &file);
+
+  /// Sets the gradients of the next step from `file`: f32 for any format (and
+  /// quantized here), else the plan's format, with NAME.scale_inv if scaled.
+  /// `file` must live until the step is done. A tensor without a gradient is an
+  /// error unless `allowMissing`; then its step is skipped.
+  Status setGradients(Session &session, const SafetensorsFile &file,
+                      bool allowMissing);
+
+  /// Writes all state but gradients to `path`, with formats, hyper-parameters
+  /// and fingerprints in the metadata.
+  Status save(Session &session, const std::string &path);
+
+private:
+  struct Free {
+    void operator()(void *memory) const { std::free(memory); }
+  };
+  using Memory = std::unique_ptr<void, Free>;
+
+  Status bind(Session &session, size_t tensor, size_t buffer, void *data);
+  Status setGradient(Session &session, size_t tensor,
+                     const SafetensorsFile &file, const SafetensorsView &view);
+
+  std::shared_ptr<const Plan> plan;
+  std::vector<std::vector<Memory>> memory; // [tensor][buffer]
+};
+
+} // namespace msamp::rt
+
+#endif // MSAMP_RT_STATE_STATESTORE_H

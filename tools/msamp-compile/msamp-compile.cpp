@@ -1,0 +1,193 @@
+// msamp-compile: from MLIR text, or from an optimizer's name and a checkpoint's
+// header, to a step plan.
+
+#include "msamp/Generator/StepGenerator.h"
+#include "msamp/Pipelines/Pipelines.h"
+#include "msamp/Target/StepPlan/StepPlan.h"
+#include "safetensors/Safetensors.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/AsmState.h"
+#include "mlir/IR/Remarks.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Support/FileUtilities.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+using namespace mlir;
+using namespace mlir::msamp;
+namespace cl = llvm::cl;
+
+static cl::OptionCategory category("msamp-compile options");
+
+static cl::opt<std::string> input(cl::Positional, cl::desc("[step.mlir]"),
+                                  cl::cat(category));
+static cl::opt<std::string>
+    output("o", cl::desc("File to write (- for standard output)"),
+           cl::value_desc("file"), cl::cat(category));
+static cl::opt<std::string>
+    optimizer("optimizer", cl::desc("Library optimizer, or FILE.mlir[@SYMBOL]"),
+              cl::value_desc("name"), cl::cat(category));
+static cl::opt<OptLevel> optLevel(
+    "opt-level", cl::desc("Storage formats"), cl::init(OptLevel::O3),
+    cl::values(clEnumValN(OptLevel::O0, "O0", "everything f32"),
+               clEnumValN(OptLevel::O1, "O1",
+                          "f16 weight, E4M3 gradient, f32 states"),
+               clEnumValN(OptLevel::O2, "O2",
+                          "f16 weight, E4M3 gradient, E4M3 and f16 states"),
+               clEnumValN(OptLevel::O3, "O3",
+                          "E4M3 weight, f16 master, E4M3 gradient, E4M3 and "
+                          "f16 states (default)")),
+    cl::cat(category));
+static cl::opt<std::string>
+    params("params",
+           cl::desc("Safetensors file whose header lists the tensors"),
+           cl::value_desc("file"), cl::cat(category));
+static cl::opt<std::string>
+    hyper("hyper", cl::desc("Hyper-parameters: lr=1e-2,weight_decay=0.01"),
+          cl::value_desc("list"), cl::cat(category));
+static cl::opt<std::string> formats(
+    "formats",
+    cl::desc("Formats of roles: weight=f32,master=none,first_moment=e4m3"),
+    cl::value_desc("list"), cl::cat(category));
+static cl::list<std::string>
+    groups("group",
+           cl::desc("Hyper-parameters of tensors whose name matches: "
+                    "REGEX:weight_decay=0,lr=1e-4 (first match wins)"),
+           cl::value_desc("rule"), cl::cat(category));
+static cl::list<std::string>
+    classes("class",
+            cl::desc("Level or formats of tensors whose name matches: REGEX:O0 "
+                     "or REGEX:weight=f32 (first match wins)"),
+            cl::value_desc("rule"), cl::cat(category));
+enum class Emit { Plan, MLIR };
+static cl::opt<Emit>
+    emit("emit", cl::desc("What to write"), cl::init(Emit::Plan),
+         cl::values(clEnumValN(Emit::Plan, "plan", "the step plan (default)"),
+                    clEnumValN(Emit::MLIR, "mlir",
+                               "the step's MLIR, before any pass")),
+         cl::cat(category));
+static cl::opt<bool>
+    remarks("remarks", cl::desc("Say what was fused, what was not and why"),
+            cl::cat(category));
+
+static LogicalResult fail(const Twine &message) {
+  llvm::errs() << "msamp-compile: error: " << message << "\n";
+  return failure();
+}
+
+/// The step to compile: parsed from the input file, or generated.
+static OwningOpRef<ModuleOp> getModule(MLIRContext &context,
+                                       llvm::SourceMgr &sources) {
+  if (!input.empty()) {
+    std::string message;
+    auto buffer = openInputFile(input, &message);
+    if (!buffer) {
+      (void)fail(message);
+      return {};
+    }
+    sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
+    return parseSourceFile<ModuleOp>(sources, &context);
+  }
+  ::msamp::rt::SafetensorsFile file;
+  ::msamp::rt::Status status = ::msamp::rt::SafetensorsFile::open(params, file);
+  if (!status.ok()) {
+    (void)fail(status.message());
+    return {};
+  }
+  StepRequest request;
+  request.optimizer = optimizer;
+  request.level = optLevel;
+  request.source = params;
+  request.hyper = hyper;
+  request.formats = formats;
+  request.groups.assign(groups.begin(), groups.end());
+  request.classes.assign(classes.begin(), classes.end());
+  for (const ::msamp::rt::SafetensorsView &view : file.tensors()) {
+    if (view.dtype != "F32" && view.dtype != "F16" && view.dtype != "BF16") {
+      (void)fail("parameter '" + view.name + "' in " + params + " is " +
+                 view.dtype + ", expected F32, F16 or BF16");
+      return {};
+    }
+    request.tensors.push_back({view.name, view.shape});
+  }
+  return generateStep(&context, request);
+}
+
+static LogicalResult checkOptions() {
+  if (input.empty() == optimizer.empty())
+    return fail("give either a step.mlir or --optimizer");
+  if (input.empty() && params.empty())
+    return fail("--optimizer needs --params, whose header lists the tensors");
+  if (!input.empty())
+    for (cl::Option *option : std::initializer_list<cl::Option *>{
+             &params, &hyper, &formats, std::addressof<cl::Option>(groups),
+             std::addressof<cl::Option>(classes), &optLevel})
+      if (option->getNumOccurrences())
+        return fail("--" + option->ArgStr + " goes with --optimizer; " + input +
+                    " says it itself");
+  if (output.empty() && emit == Emit::Plan)
+    return fail("no output file is given; see -o");
+  return success();
+}
+
+static LogicalResult writeMLIR(ModuleOp module) {
+  std::string message;
+  auto file =
+      openOutputFile(output.empty() ? "-" : output.getValue(), &message);
+  if (!file)
+    return fail(message);
+  module.print(file->os());
+  file->keep();
+  return success();
+}
+
+static LogicalResult compile() {
+  if (failed(checkOptions()))
+    return failure();
+  DialectRegistry registry;
+  registerMSAMPDialects(registry);
+  MLIRContext context(registry);
+  context.loadAllAvailableDialects();
+  llvm::SourceMgr sources;
+  SourceMgrDiagnosticHandler handler(sources, &context);
+  // The op that a diagnostic is about says more than its printed form.
+  context.printOpOnDiagnostic(false);
+  OwningOpRef<ModuleOp> module = getModule(context, sources);
+  if (!module || failed(verify(*module)))
+    return failure();
+  if (emit == Emit::MLIR)
+    return writeMLIR(*module);
+  if (remarks &&
+      failed(remark::enableOptimizationRemarks(
+          context, nullptr, std::make_unique<remark::RemarkEmittingPolicyAll>(),
+          {".*", {}, {}, {}, {}}, /*printAsEmitRemarks=*/true)))
+    return fail("cannot enable remarks");
+  PassManager pm(&context);
+  buildStepToCPUPipeline(pm);
+  if (failed(pm.run(*module)))
+    return failure();
+  FailureOr<std::string> plan = serializeStepPlan(*module);
+  if (failed(plan))
+    return failure();
+  if (output == "-") {
+    llvm::outs() << *plan;
+    return success();
+  }
+  return writeStepPlanFile(module->getLoc(), output, *plan);
+}
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  cl::HideUnrelatedOptions(category);
+  cl::ParseCommandLineOptions(
+      argc, argv,
+      "msamp-compile: compiles an optimizer step to a step plan\n\n"
+      "  msamp-compile step.mlir -o step.msplan\n"
+      "  msamp-compile --optimizer=adamw --params model.safetensors -o "
+      "step.msplan\n");
+  return failed(compile());
+}

@@ -1,0 +1,173 @@
+// See Options.h.
+
+#include "Options.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <unistd.h>
+
+using namespace msamp::rt;
+
+const char msamp::rt::usage[] =
+    R"(usage: msamp-run PLAN (--params P | --load S) [options]
+
+Runs optimizer steps of a compiled step plan on safetensors files.
+
+  --params FILE        start from these f32 parameters, with zero state
+  --load FILE          continue from a state that --save wrote
+  --grads A,B,...      gradients: the k-th file for the k-th step, repeated if
+                       there are more steps; or one pattern with {step}, which
+                       counts from 1
+  --save FILE          write weights, scales and optimizer state
+  --steps N            number of steps (default: the number of gradient files)
+  --backend NAME       cpu (default) or reference
+  --threads N          threads of the cpu backend (default: one a processor)
+  --isa NAME           force x86-64, x86-64-v3 or x86-64-v4 code
+  --hyper NAME=X,...   hyper-parameters, for all groups
+  --grad-scale X       loss scale that the gradients carry (default 1)
+  --allow-missing-grads  skip the step of tensors without a gradient
+  --fingerprints       print every tensor's fingerprint
+  --help               print this
+)";
+
+static std::vector<std::string> splitCommas(const std::string &text) {
+  std::vector<std::string> parts;
+  size_t begin = 0;
+  for (size_t comma; (comma = text.find(',', begin)) != std::string::npos;
+       begin = comma + 1)
+    parts.push_back(text.substr(begin, comma - begin));
+  parts.push_back(text.substr(begin));
+  return parts;
+}
+
+static Status parseNumber(const std::string &name, const std::string &text,
+                          double &value) {
+  char *end;
+  value = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || !std::isfinite(value))
+    return invalidArgument(name + " is '" + text + "', expected a number");
+  return {};
+}
+
+static Status parseCount(const std::string &name, const std::string &text,
+                         uint64_t maximum, uint64_t &value) {
+  char *end;
+  value = std::strtoull(text.c_str(), &end, 10);
+  bool isDigits = !text.empty() &&
+                  text.find_first_not_of("0123456789") == std::string::npos;
+  if (!isDigits || *end != '\0' || value < 1 || value > maximum)
+    return invalidArgument(name + " is '" + text + "', expected 1 to " +
+                           std::to_string(maximum));
+  return {};
+}
+
+static Status parseHyper(const std::string &text, Options &options) {
+  for (const std::string &part : splitCommas(text)) {
+    size_t equals = part.find('=');
+    if (equals == std::string::npos)
+      return invalidArgument("--hyper has '" + part +
+                             "', expected NAME=NUMBER");
+    double value;
+    MSAMP_RETURN_IF_ERROR(parseNumber("--hyper " + part.substr(0, equals),
+                                      part.substr(equals + 1), value));
+    options.hyper.emplace_back(part.substr(0, equals), value);
+  }
+  return {};
+}
+
+static Status setOption(const std::string &name, const std::string &value,
+                        Options &options) {
+  uint64_t count;
+  if (name == "--params")
+    options.params = value;
+  else if (name == "--load")
+    options.load = value;
+  else if (name == "--save")
+    options.save = value;
+  else if (name == "--grads")
+    options.grads = splitCommas(value);
+  else if (name == "--backend")
+    options.backend = value;
+  else if (name == "--isa")
+    options.isa = value;
+  else if (name == "--hyper")
+    return parseHyper(value, options);
+  else if (name == "--grad-scale")
+    return parseNumber(name, value, options.gradScale);
+  else if (name == "--steps") {
+    MSAMP_RETURN_IF_ERROR(parseCount(name, value, 1000000000, count));
+    options.steps = count;
+  } else if (name == "--threads") {
+    MSAMP_RETURN_IF_ERROR(parseCount(name, value, 1024, count));
+    options.threads = static_cast<unsigned>(count);
+  } else
+    return invalidArgument("unknown option '" + name + "'");
+  return {};
+}
+
+/// Handles options without a value; false if `argument` is none.
+static bool setFlag(const std::string &argument, Options &options) {
+  if (argument == "--allow-missing-grads")
+    return options.allowMissingGrads = true;
+  if (argument == "--fingerprints")
+    return options.printFingerprints = true;
+  if (argument == "--help" || argument == "-h")
+    return options.help = true;
+  return false;
+}
+
+Status msamp::rt::parseOptions(int argc, char **argv, Options &options) {
+  for (int index = 1; index < argc; ++index) {
+    std::string argument = argv[index];
+    if (setFlag(argument, options))
+      continue;
+    if (argument.rfind("--", 0) != 0) {
+      if (!options.plan.empty())
+        return invalidArgument("two plans are given: '" + options.plan +
+                               "' and '" + argument + "'");
+      options.plan = argument;
+      continue;
+    }
+    size_t equals = argument.find('=');
+    if (equals != std::string::npos) {
+      MSAMP_RETURN_IF_ERROR(setOption(argument.substr(0, equals),
+                                      argument.substr(equals + 1), options));
+      continue;
+    }
+    if (index + 1 == argc)
+      return invalidArgument("option '" + argument + "' needs a value");
+    MSAMP_RETURN_IF_ERROR(setOption(argument, argv[++index], options));
+  }
+  if (options.help)
+    return {};
+  if (options.plan.empty())
+    return invalidArgument("no plan is given; see --help");
+  if (options.params.empty() == options.load.empty())
+    return invalidArgument("give one of --params and --load");
+  if (options.grads.empty())
+    return invalidArgument("no gradients are given; see --grads");
+  return {};
+}
+
+static constexpr char placeholder[] = "{step}";
+
+std::string Options::gradPath(uint64_t step) const {
+  std::string path = grads[(step - 1) % grads.size()];
+  size_t position = path.find(placeholder);
+  if (position != std::string::npos)
+    path.replace(position, sizeof(placeholder) - 1, std::to_string(step));
+  return path;
+}
+
+uint64_t Options::numSteps() const {
+  if (steps)
+    return *steps;
+  if (grads.size() > 1 || grads[0].find(placeholder) == std::string::npos)
+    return grads.size();
+  // A pattern: as many steps as there are files from 1 on; one, whose error
+  // will name the file, if there are none.
+  uint64_t count = 0;
+  while (::access(gradPath(count + 1).c_str(), F_OK) == 0)
+    ++count;
+  return count ? count : 1;
+}

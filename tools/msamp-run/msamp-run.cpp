@@ -1,0 +1,79 @@
+// msamp-run: runs optimizer steps of a plan on safetensors files.
+
+#include "Options.h"
+#include "Report.h"
+#include "state/StateStore.h"
+
+#include <chrono>
+#include <cstdio>
+#include <new>
+
+using namespace msamp::rt;
+
+/// Runs all steps; gradients of one step are mapped at a time.
+static Status runSteps(Session &session, StateStore &store,
+                       const Options &options, Report &report) {
+  uint64_t numSteps = options.numSteps();
+  for (uint64_t step = 1; step <= numSteps; ++step) {
+    SafetensorsFile grads;
+    MSAMP_RETURN_IF_ERROR(SafetensorsFile::open(options.gradPath(step), grads));
+    MSAMP_RETURN_IF_ERROR(
+        store.setGradients(session, grads, options.allowMissingGrads));
+    StepReport stepReport;
+    auto begin = std::chrono::steady_clock::now();
+    MSAMP_RETURN_IF_ERROR(session.run(options.gradScale, stepReport));
+    std::chrono::duration<double> elapsed =
+        std::chrono::steady_clock::now() - begin;
+    report.addStep(step, numSteps, stepReport, elapsed.count());
+  }
+  return {};
+}
+
+static Status runPlan(const Options &options) {
+  std::shared_ptr<const Plan> plan;
+  MSAMP_RETURN_IF_ERROR(Plan::load(options.plan, plan));
+  std::unique_ptr<Session> session;
+  MSAMP_RETURN_IF_ERROR(Session::create(
+      plan, {options.backend, options.threads, options.isa}, session));
+  std::printf("%s: %s, %zu tensors, backend %s\n", options.plan.c_str(),
+              plan->optimizer.c_str(), plan->tensors.size(),
+              session->describeBackend().c_str());
+  for (const auto &[name, value] : options.hyper)
+    MSAMP_RETURN_IF_ERROR(session->setHyper(nullptr, name, value));
+
+  StateStore store(plan);
+  MSAMP_RETURN_IF_ERROR(store.allocate(*session));
+  SafetensorsFile input;
+  if (!options.params.empty()) {
+    MSAMP_RETURN_IF_ERROR(SafetensorsFile::open(options.params, input));
+    MSAMP_RETURN_IF_ERROR(store.initialize(*session, input));
+  } else {
+    MSAMP_RETURN_IF_ERROR(SafetensorsFile::open(options.load, input));
+    MSAMP_RETURN_IF_ERROR(store.load(*session, input));
+  }
+  Report report(*session);
+  MSAMP_RETURN_IF_ERROR(runSteps(*session, store, options, report));
+  if (!options.save.empty())
+    MSAMP_RETURN_IF_ERROR(store.save(*session, options.save));
+  return report.finish(options.printFingerprints);
+}
+
+int main(int argc, char **argv) {
+  try {
+    Options options;
+    Status status = parseOptions(argc, argv, options);
+    if (status.ok() && options.help) {
+      std::fputs(usage, stdout);
+      return 0;
+    }
+    if (status.ok())
+      status = runPlan(options);
+    if (status.ok())
+      return 0;
+    std::fflush(stdout);
+    std::fprintf(stderr, "msamp-run: error: %s\n", status.message().c_str());
+  } catch (const std::bad_alloc &) {
+    std::fprintf(stderr, "msamp-run: error: out of memory\n");
+  }
+  return 1;
+}
