@@ -161,10 +161,13 @@ static LogicalResult compile() {
     return failure();
   if (emit == Emit::MLIR)
     return writeMLIR(*module);
+  // A kind without a filter of its own is off, whatever `all` says.
+  remark::RemarkCategories categories;
+  categories.passed = categories.missed = "msamp-.*";
   if (remarks &&
       failed(remark::enableOptimizationRemarks(
           context, nullptr, std::make_unique<remark::RemarkEmittingPolicyAll>(),
-          {".*", {}, {}, {}, {}}, /*printAsEmitRemarks=*/true)))
+          categories, /*printAsEmitRemarks=*/true)))
     return fail("cannot enable remarks");
   PassManager pm(&context);
   buildStepToCPUPipeline(pm);

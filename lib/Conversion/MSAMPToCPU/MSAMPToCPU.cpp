@@ -25,18 +25,17 @@ namespace plan = ::msamp::plan;
 
 namespace {
 
-constexpr int64_t kLanes = 16;
-
 struct IsaTraits {
   StringRef suffix;
   StringRef cpu;
+  int64_t lanes;
   bool hasF16;
   bool hasFma;
 };
 constexpr IsaTraits kIsas[] = {
-    {"x86_64", "x86-64", false, false},
-    {"x86_64_v3", "x86-64-v3", true, true},
-    {"x86_64_v4", "x86-64-v4", true, true},
+    {"x86_64", "x86-64", 8, false, false},
+    {"x86_64_v3", "x86-64-v3", 16, true, true},
+    {"x86_64_v4", "x86-64-v4", 16, true, true},
 };
 
 /// Scalar arithmetic with short names.
@@ -239,8 +238,8 @@ public:
     Arith a{builder, loc};
     Value count = entry->getArgument(3);
     Value zero = a.i64(0);
-    Value whole = a.binary<arith::AndIOp>(count, a.i64(-kLanes));
-    SmallVector<Value> sums = emitLoop(zero, whole, kLanes, {});
+    Value whole = a.binary<arith::AndIOp>(count, a.i64(-traits.lanes));
+    SmallVector<Value> sums = emitLoop(zero, whole, traits.lanes, {});
     sums = emitLoop(whole, count, 1, reduceLanes(sums));
     combineResults(sums);
     LLVM::ReturnOp::create(builder, loc, ValueRange());

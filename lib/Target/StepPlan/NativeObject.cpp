@@ -101,8 +101,8 @@ static FailureOr<std::string> linkSharedObject(ModuleOp cpu, StringRef object) {
                                           StringRef(log.path)};
   int code = llvm::sys::ExecuteAndWait(
       linker,
-      {linker, "-shared", "-s", "--build-id=none", "-z", "noexecstack", "-o",
-       output.path, input.path},
+      {linker, "-shared", "-s", "--build-id=none", "-z", "defs", "-z",
+       "noexecstack", "-o", output.path, input.path},
       std::nullopt, redirects, /*SecondsToWait=*/60, /*MemoryLimit=*/0,
       &message);
   if (code != 0) {

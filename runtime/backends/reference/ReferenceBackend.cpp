@@ -127,19 +127,19 @@ private:
       maximize(role, RoleResult::Amax, amax);
       maximize(role, RoleResult::Scale, bitsOf(newScale));
     }
-    double largest = largestFinite(storage.dtype);
-    double halfSmallest = 0.5 * smallestPositive(storage.dtype);
+    float largest = largestFinite(storage.dtype);
+    float halfSmallest = 0.5f * smallestPositive(storage.dtype);
     for (uint64_t i = 0; i < task.numElements; ++i) {
-      float value = values[i];
-      uint32_t code = rt::encode(
-          storage.dtype, isScaled ? value * newScale : value, storage.saturate);
-      storeCode(storage.dtype, task.operands[role], i, code);
+      float value = isScaled ? values[i] * newScale : values[i];
+      storeCode(storage.dtype, task.operands[role], i,
+                rt::encode(storage.dtype, value, storage.saturate));
       if (!isScaled)
         continue;
-      double exact = std::fabs(static_cast<double>(value)) * newScale;
-      if (exact > largest || std::isnan(value))
+      // A current scale is chosen so that nothing saturates.
+      if (storage.scaling == plan::Scaling::Delayed &&
+          !(std::fabs(value) <= largest))
         ++result(role, RoleResult::Saturated);
-      if (value != 0.0f && exact <= halfSmallest)
+      if (value != 0.0f && std::fabs(value) <= halfSmallest)
         ++result(role, RoleResult::Flushed);
     }
   }

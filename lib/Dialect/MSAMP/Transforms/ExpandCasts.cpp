@@ -88,6 +88,20 @@ public:
     return arith::CmpIOp::create(builder, loc, predicate, left,
                                  constant(left.getType(), right));
   }
+  Value compare(arith::CmpFPredicate predicate, Value left, Value right) {
+    return arith::CmpFOp::create(builder, loc, predicate, left, right);
+  }
+  Value compare(arith::CmpFPredicate predicate, Value left, uint32_t right) {
+    return compare(predicate, left, constant(f32(), right));
+  }
+  /// The smaller or larger of two; `right` if one is a NaN. This form is a
+  /// single instruction everywhere, which the IEEE minimum is not.
+  Value smaller(Value left, Value right) {
+    return select(compare(arith::CmpFPredicate::OLT, left, right), left, right);
+  }
+  Value larger(Value left, Value right) {
+    return select(compare(arith::CmpFPredicate::OGT, left, right), left, right);
+  }
   Value select(Value condition, Value whenTrue, Value whenFalse) {
     return arith::SelectOp::create(builder, loc, condition, whenTrue,
                                    whenFalse);
@@ -123,96 +137,115 @@ constexpr uint32_t kInfinity = 0x7F800000, kQuietNaN = 0x7FC00000;
 
 /// decode, from the integer `code` of the format's width.
 Value expandDecode(Emitter &e, const Minifloat &format, Value code) {
-  Value wide = e.widen(e.i32(), code);
-  Value magnitude = e.binary<arith::AndIOp>(wide, format.nanCode());
-  Value placed = e.binary<arith::ShLIOp>(magnitude, format.shift());
-  Value value = placed;
-  if (format.hasOwnSubnormals()) {
-    Value normal = e.bitcast(
-        e.f32(),
-        e.binary<arith::AddIOp>(placed, format.rebias() << format.shift()));
-    // 2^(1-bias) * (1 + m) - 2^(1-bias), exact, in place of a normalisation.
-    Value offset = e.bitcast(
-        e.f32(), e.binary<arith::AddIOp>(placed, format.smallestNormal()));
-    Value subnormal = e.binary<arith::SubFOp>(
-        offset, e.constant(e.f32(), format.smallestNormal()));
-    Value isSubnormal =
-        e.compare(CmpIPredicate::ult, magnitude, 1u << format.mantissa);
-    value = e.bitcast(e.i32(), e.select(isSubnormal, subnormal, normal));
-    if (format.hasInfinity())
-      value =
-          e.select(e.compare(CmpIPredicate::eq, magnitude, format.overflowCode),
-                   e.constant(kInfinity), value);
-  }
-  Value sign = e.binary<arith::ShLIOp>(
-      e.binary<arith::AndIOp>(wide, 1u << (format.width - 1)),
-      32 - format.width);
-  value = e.binary<arith::OrIOp>(value, sign);
-  // E4M3's NaN is the code that others would call the largest.
-  uint32_t lastNumber =
-      format.hasInfinity() ? format.overflowCode : format.largestCode;
-  Value isNaN = e.compare(CmpIPredicate::ugt, magnitude, lastNumber);
-  return e.bitcast(e.f32(), e.select(isNaN, e.constant(kQuietNaN), value));
+  // Magnitude and sign, from the code in the topmost bits.
+  Value top =
+      e.binary<arith::ShLIOp>(e.widen(e.i32(), code), 32 - format.width);
+  Value sign = e.binary<arith::AndIOp>(top, kSign);
+  Value placed =
+      e.binary<arith::ShRUIOp>(e.binary<arith::AndIOp>(top, kMagnitude),
+                               32 - format.width - format.shift());
+  if (!format.hasOwnSubnormals())
+    return e.bitcast(e.f32(), e.binary<arith::OrIOp>(placed, sign));
+  // Two readings of 2^E * (1 + m): as a normal number, and as a subnormal one,
+  // 2^(1-bias) * (1 + m) - 2^(1-bias) (exact). The right one is the smaller:
+  // for a normal code v the other is 2v - 2^(1-bias) >= v; for a subnormal one
+  // the other has a hidden one too many.
+  Value normal = e.bitcast(
+      e.f32(),
+      e.binary<arith::AddIOp>(placed, format.rebias() << format.shift()));
+  Value offset = e.bitcast(
+      e.f32(), e.binary<arith::AddIOp>(placed, format.smallestNormal()));
+  Value subnormal = e.binary<arith::SubFOp>(
+      offset, e.constant(e.f32(), format.smallestNormal()));
+  Value value = e.smaller(subnormal, normal);
+  // Codes above the largest number are infinity and NaN, or in E4M3 NaN.
+  uint32_t beyond = format.largest();
+  Value isSpecial = e.compare(arith::CmpFPredicate::OGT, value, beyond);
+  Value special = e.select(
+      isSpecial, e.constant(format.hasInfinity() ? kInfinity : kQuietNaN),
+      e.constant(0));
+  value = e.binary<arith::OrIOp>(e.bitcast(e.i32(), value), special);
+  return e.bitcast(e.f32(), e.binary<arith::OrIOp>(value, sign));
 }
 
-/// decode where the target converts f16. E5M2 is the upper half of an f16; the
-/// bits of E4M3, read as f16, are the value times 2^-8.
+/// decode where the target converts f16, NaN included. E5M2 is the upper half
+/// of an f16; the bits of E4M3, read as f16, are the value times 2^-8. The work
+/// is on 16-bit lanes, of which a register holds twice as many.
 Value expandNativeDecode(Emitter &e, const Minifloat &format, Value code) {
   Type f16 = e.typeOf(Float16Type::get(code.getContext()));
-  Value half = format.width == 16 ? code : e.widen(e.integer(16), code);
-  bool isE4M3 = !format.hasInfinity();
+  if (format.width == 16)
+    return e.extf(e.f32(), e.bitcast(f16, code));
+  Type i16 = e.integer(16);
+  Value half = e.widen(i16, code);
+  if (format.hasInfinity())
+    return e.extf(e.f32(), e.bitcast(f16, e.binary<arith::ShLIOp>(half, 8u)));
   Value magnitude = e.binary<arith::AndIOp>(half, format.nanCode());
-  if (isE4M3) {
-    Value sign =
-        e.binary<arith::ShLIOp>(e.binary<arith::AndIOp>(half, 0x80u), 8u);
-    half = e.binary<arith::OrIOp>(e.binary<arith::ShLIOp>(magnitude, 7u), sign);
-  } else if (format.width == 8) {
-    half = e.binary<arith::ShLIOp>(half, 8u);
-  }
-  Value value = e.extf(e.f32(), e.bitcast(f16, half));
-  if (isE4M3)
-    value = e.binary<arith::MulFOp>(value, e.constant(e.f32(), 0x43800000));
-  uint32_t lastNumber = isE4M3 ? format.largestCode : format.overflowCode;
-  Value isNaN = e.compare(CmpIPredicate::ugt, magnitude, lastNumber);
-  return e.select(isNaN, e.constant(e.f32(), kQuietNaN), value);
+  Value sign = e.binary<arith::ShLIOp>(
+      e.binary<arith::AndIOp>(half, 1u << (format.width - 1)), 8u);
+  Value isNaN = e.compare(CmpIPredicate::eq, magnitude, format.nanCode());
+  half = e.select(isNaN, e.constant(i16, 0x7E00),
+                  e.binary<arith::ShLIOp>(magnitude, 7u));
+  half = e.binary<arith::OrIOp>(half, sign);
+  Value wide = e.extf(e.f32(), e.bitcast(f16, half));
+  return e.binary<arith::MulFOp>(wide, e.constant(e.f32(), 0x43800000));
+}
+
+/// The largest magnitude that needs to be told apart: what saturation limits
+/// to, or the first number whose code stands for overflow.
+uint32_t getLimit(const Minifloat &format, Overflow overflow) {
+  if (overflow == Overflow::Saturate)
+    return format.largest();
+  return (format.overflowCode + format.rebias()) << format.shift();
+}
+
+/// The code, without its sign, of the f32 magnitude `limited`, which does not
+/// exceed the limit. Adding 2^(E + 23 - mantissa), where E is the value's
+/// exponent or the subnormals', makes the adder round to the format's unit; the
+/// code is the count of units in the sum, plus a binade's worth for each step
+/// of E.
+Value roundToCode(Emitter &e, const Minifloat &format, Value limited) {
+  Value atLeastNormal =
+      e.larger(limited, e.constant(e.f32(), format.smallestNormal()));
+  Value exponent =
+      e.binary<arith::AndIOp>(e.bitcast(e.i32(), atLeastNormal), kInfinity);
+  Value adder = e.binary<arith::AddIOp>(exponent, format.shift() << 23);
+  Value sum = e.bitcast(
+      e.i32(), e.binary<arith::AddFOp>(limited, e.bitcast(e.f32(), adder)));
+  Value units = e.binary<arith::SubIOp>(sum, adder);
+  Value binades = e.binary<arith::ShRUIOp>(exponent, format.shift());
+  // Both count the hidden one of the first normal binade.
+  uint32_t excess = format.smallestNormal() >> format.shift();
+  return e.binary<arith::SubIOp>(e.binary<arith::AddIOp>(units, binades),
+                                 excess);
+}
+
+/// The code, without its sign, of the bits of a bf16's magnitude: its exponents
+/// are f32's, which leave no room for the adder.
+Value roundToBF16Code(Emitter &e, const Minifloat &format, Value limited) {
+  Value bits = e.bitcast(e.i32(), limited);
+  Value lastBit = e.binary<arith::AndIOp>(
+      e.binary<arith::ShRUIOp>(bits, format.shift()), 1u);
+  Value rounded = e.binary<arith::AddIOp>(
+      e.binary<arith::AddIOp>(bits, (1u << (format.shift() - 1)) - 1), lastBit);
+  return e.binary<arith::ShRUIOp>(rounded, format.shift());
 }
 
 /// encode, to the integer code of the format's width.
 Value expandEncode(Emitter &e, const Minifloat &format, Overflow overflow,
                    Value input) {
   Value bits = e.bitcast(e.i32(), input);
-  Value magnitude = e.binary<arith::AndIOp>(bits, kMagnitude);
-  Value limited = magnitude;
-  if (overflow == Overflow::Saturate)
-    limited = e.binary<arith::MinUIOp>(magnitude, format.largest());
-  // Round to nearest even: add just under half, and one more if the last kept
-  // bit is odd.
-  Value lastBit = e.binary<arith::AndIOp>(
-      e.binary<arith::ShRUIOp>(limited, format.shift()), 1u);
-  Value rounded = e.binary<arith::AddIOp>(
-      e.binary<arith::AddIOp>(limited, (1u << (format.shift() - 1)) - 1),
-      lastBit);
-  Value code = e.binary<arith::SubIOp>(
-      e.binary<arith::ShRUIOp>(rounded, format.shift()), format.rebias());
-  if (format.hasOwnSubnormals()) {
-    // Adding a number whose unit in the last place is the smallest subnormal
-    // makes the adder round to it.
-    uint32_t magic = (127 + 1 - format.bias - format.mantissa + 23) << 23;
-    Value sum = e.binary<arith::AddFOp>(e.bitcast(e.f32(), limited),
-                                        e.constant(e.f32(), magic));
-    Value subnormal = e.binary<arith::SubIOp>(e.bitcast(e.i32(), sum), magic);
-    code = e.select(
-        e.compare(CmpIPredicate::ult, limited, format.smallestNormal()),
-        subnormal, code);
-  }
-  if (overflow == Overflow::IEEE)
-    code = e.select(e.compare(CmpIPredicate::ugt, code, format.largestCode),
-                    e.constant(format.overflowCode), code);
+  Value magnitude =
+      e.bitcast(e.f32(), e.binary<arith::AndIOp>(bits, kMagnitude));
+  // A NaN becomes the limit here, and a NaN again below.
+  Value limited =
+      e.smaller(magnitude, e.constant(e.f32(), getLimit(format, overflow)));
+  Value code = format.hasOwnSubnormals() ? roundToCode(e, format, limited)
+                                         : roundToBF16Code(e, format, limited);
   Value sign =
       e.binary<arith::AndIOp>(e.binary<arith::ShRUIOp>(bits, 32 - format.width),
                               1u << (format.width - 1));
   code = e.binary<arith::OrIOp>(code, sign);
-  Value isNaN = e.compare(CmpIPredicate::ugt, magnitude, kInfinity);
+  Value isNaN = e.compare(arith::CmpFPredicate::UNO, input, input);
   return e.narrow(format.width,
                   e.select(isNaN, e.constant(format.nanCode()), code));
 }
@@ -220,18 +253,19 @@ Value expandEncode(Emitter &e, const Minifloat &format, Overflow overflow,
 /// encode to f16 where the target converts it.
 Value expandNativeEncode(Emitter &e, const Minifloat &format, Overflow overflow,
                          Value input) {
-  Value bits = e.bitcast(e.i32(), input);
-  Value magnitude = e.binary<arith::AndIOp>(bits, kMagnitude);
   Value value = input;
   if (overflow == Overflow::Saturate) {
-    Value limited = e.binary<arith::MinUIOp>(magnitude, format.largest());
-    Value sign = e.binary<arith::AndIOp>(bits, kSign);
-    value = e.bitcast(e.f32(), e.binary<arith::OrIOp>(limited, sign));
+    // In this order of operands a NaN comes through.
+    Value limit = e.constant(e.f32(), format.largest());
+    Value negative = e.constant(e.f32(), format.largest() | kSign);
+    value = e.smaller(limit, e.larger(negative, value));
   }
   Value half = e.truncf(e.typeOf(Float16Type::get(input.getContext())), value);
-  Value code = e.bitcast(e.integer(16), half);
-  Value isNaN = e.compare(CmpIPredicate::ugt, magnitude, kInfinity);
-  return e.select(isNaN, e.constant(e.integer(16), format.nanCode()), code);
+  Type i16 = e.integer(16);
+  Value code = e.bitcast(i16, half);
+  Value magnitude = e.binary<arith::AndIOp>(code, format.nanCode());
+  Value isNaN = e.compare(CmpIPredicate::sgt, magnitude, format.overflowCode);
+  return e.select(isNaN, e.constant(i16, format.nanCode()), code);
 }
 
 bool isFp8(Type type) {
@@ -240,25 +274,37 @@ bool isFp8(Type type) {
 
 struct ExpandCasts : public mlir::msamp::impl::ExpandCastsBase<ExpandCasts> {
   void runOnOperation() override {
-    getOperation()->walk([&](Operation *op) {
+    // Pre-order, so that a function's attribute is seen before its body; casts
+    // are collected first because expanding them changes what is walked.
+    SmallVector<std::pair<Operation *, bool>> casts;
+    bool native = false;
+    getOperation()->walk<WalkOrder::PreOrder>([&](Operation *op) {
       if (isa<FunctionOpInterface>(op))
-        nativeF16 = op->hasAttr("msamp.native_f16");
-      if (auto decode = dyn_cast<DecodeOp>(op))
-        replace(op, emitDecode(op, decode.getInput()));
-      else if (auto encode = dyn_cast<EncodeOp>(op))
-        replace(op, emitEncode(op, encode.getInput(), encode.getOverflow()));
-      else if (auto extf = dyn_cast<arith::ExtFOp>(op);
-               extf && isFp8(extf.getIn().getType()))
-        replace(op, emitExtF(extf));
-      else if (auto truncf = dyn_cast<arith::TruncFOp>(op);
-               truncf && isFp8(truncf.getType()))
-        replace(op, emitTruncF(truncf));
+        native = op->hasAttr("msamp.native_f16");
+      else if (isCast(op))
+        casts.push_back({op, native});
     });
+    for (auto [op, isNative] : casts) {
+      nativeF16 = isNative;
+      op->getResult(0).replaceAllUsesWith(expand(op));
+      op->erase();
+    }
   }
 
-  static void replace(Operation *op, Value value) {
-    op->getResult(0).replaceAllUsesWith(value);
-    op->erase();
+  static bool isCast(Operation *op) {
+    return isa<DecodeOp, EncodeOp>(op) ||
+           (isa<arith::ExtFOp>(op) && isFp8(op->getOperand(0).getType())) ||
+           (isa<arith::TruncFOp>(op) && isFp8(op->getResult(0).getType()));
+  }
+
+  Value expand(Operation *op) const {
+    if (auto decode = dyn_cast<DecodeOp>(op))
+      return emitDecode(op, decode.getInput());
+    if (auto encode = dyn_cast<EncodeOp>(op))
+      return emitEncode(op, encode.getInput(), encode.getOverflow());
+    if (auto extf = dyn_cast<arith::ExtFOp>(op))
+      return emitExtF(extf);
+    return emitTruncF(cast<arith::TruncFOp>(op));
   }
 
   Value emitDecode(Operation *op, Value payload) const {

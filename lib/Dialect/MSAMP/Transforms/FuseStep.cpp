@@ -80,8 +80,8 @@ private:
                                      builder.getF32FloatAttr(value));
   }
   Value constantBits(uint32_t value) {
-    return arith::ConstantOp::create(builder, loc,
-                                     builder.getI32IntegerAttr(value));
+    return arith::ConstantOp::create(
+        builder, loc, builder.getI32IntegerAttr(static_cast<int32_t>(value)));
   }
   Value toBits(Value value) {
     return arith::BitcastOp::create(builder, loc, builder.getI32Type(), value);
@@ -227,46 +227,51 @@ private:
     StorageAttr storage = storageClass.getStorage(role);
     Value value = elements.lookup(quantize.getInput());
     Value scale = elements.lookup(quantize.getScale());
-    Value payload = encode(scale ? multiply(value, scale) : value, storage,
-                           quantize.getOverflow());
+    if (scale)
+      value = multiply(value, scale);
+    Value payload = encode(value, storage, quantize.getOverflow());
     StoreOp::create(builder, loc, payload, role);
     stored[role] = payload;
     if (scale)
-      countLosses(value, scale, storage, role);
+      countLosses(value, storage, role);
   }
 
-  /// Counts elements that the format cannot hold: above its largest finite
-  /// value (saturated) and below half its smallest (flushed). Thresholds are
-  /// divided by the scale, a power of two, so that one compare of magnitudes
-  /// does.
-  void countLosses(Value value, Value scale, StorageAttr storage,
-                   StringRef role) {
+  /// Counts elements that the format cannot hold: non-zero ones at or below
+  /// half its smallest value (flushed), and ones above its largest (saturated).
+  /// Under current scaling nothing saturates, unless amax itself is not finite,
+  /// so nothing is counted. Magnitudes compare as signed integers, which every
+  /// instruction set has.
+  void countLosses(Value scaled, StorageAttr storage, StringRef role) {
     const llvm::fltSemantics &semantics =
         cast<FloatType>(storage.getPayload()).getFloatSemantics();
-    auto threshold = [&](APFloat limit) {
+    auto toSingleBits = [](APFloat limit) {
       bool ignored;
       limit.convert(APFloat::IEEEsingle(), APFloat::rmNearestTiesToEven,
                     &ignored);
-      return constant(limit.convertToFloat());
+      return static_cast<uint32_t>(limit.bitcastToAPInt().getZExtValue());
     };
-    Value largest = threshold(APFloat::getLargest(semantics));
-    Value halfSmallest =
-        multiply(threshold(APFloat::getSmallest(semantics)), constant(0.5f));
-    Value inverse = reciprocal(scale);
-    Value bits = magnitudeBits(value);
-    auto count = [&](arith::CmpIPredicate predicate, Value left, Value right,
-                     ResultKind meaning) {
-      Value is = arith::CmpIOp::create(builder, loc, predicate, left, right);
+    Value bits = magnitudeBits(scaled);
+    auto count = [&](Value is, ResultKind meaning) {
       Value one =
           arith::ExtUIOp::create(builder, loc, builder.getI32Type(), is);
       reduce(ReduceKind::Sum, one, ReduceScope::Tensor, meaning, role);
     };
-    count(arith::CmpIPredicate::ugt, bits, toBits(multiply(largest, inverse)),
-          ResultKind::Saturated);
-    // A zero wraps around and is not counted.
-    Value below = arith::SubIOp::create(builder, loc, bits, constantBits(1));
-    count(arith::CmpIPredicate::ult, below,
-          toBits(multiply(halfSmallest, inverse)), ResultKind::Flushed);
+    // Halving steps the exponent down by one.
+    uint32_t halfSmallest =
+        toSingleBits(APFloat::getSmallest(semantics)) - (1u << 23);
+    // 0 < bits <= half as one signed compare: adding 2^31 - 1 turns zero into
+    // the largest integer and everything else into a negative one.
+    Value turned =
+        arith::AddIOp::create(builder, loc, bits, constantBits(0x7FFFFFFF));
+    Value isSmall =
+        arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt, turned,
+                              constantBits(0x80000000 + halfSmallest));
+    count(isSmall, ResultKind::Flushed);
+    if (storage.isDelayed())
+      count(arith::CmpIOp::create(
+                builder, loc, arith::CmpIPredicate::sgt, bits,
+                constantBits(toSingleBits(APFloat::getLargest(semantics)))),
+            ResultKind::Saturated);
   }
 
   OpBuilder &builder;

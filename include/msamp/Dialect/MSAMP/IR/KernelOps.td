@@ -86,7 +86,8 @@ def MSAMP_DecodeOp : MSAMP_Op<"decode", [Pure,
     SameOperandsAndResultShape /*C1*/]> {
   let summary = "exact f32 value of a payload";
   let description = [{
-    Every NaN becomes the quiet NaN 0x7FC00000. f32 passes unchanged.
+    A NaN becomes a quiet NaN whose other bits are unspecified; encode makes one
+    NaN of all. f32 passes unchanged.
     `convert-msamp-to-cpu` expands it into integer arithmetic.
 
     * (C1) operand and result are scalars, or vectors of one shape
