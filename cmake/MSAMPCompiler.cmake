@@ -38,7 +38,8 @@ function(add_msamp_tool name)
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE ${ARG_LINK_LIBS} MLIR LLVM)
   # As the precompiled header: CMake would choose -fPIE for an executable.
-  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF
+                        INSTALL_RPATH_USE_LINK_PATH ON)
   target_compile_options(${name} PRIVATE -fPIC)
   msamp_compiler_target(${name})
   install(TARGETS ${name} RUNTIME DESTINATION bin)

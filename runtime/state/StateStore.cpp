@@ -54,9 +54,18 @@ static Status missing(const SafetensorsFile &file, const std::string &name) {
   return notFound("tensor '" + name + "' is missing from " + file.path());
 }
 
-/// The f32 elements of `view`, copied if the file does not align them.
-static const float *alignedFloats(const SafetensorsView &view,
-                                  std::vector<float> &copy) {
+/// The elements of an F32, F16 or BF16 `view` as f32: in place where the file
+/// aligns them, else copied.
+static const float *toFloats(const SafetensorsView &view,
+                             std::vector<float> &copy) {
+  if (view.dtype != "F32") {
+    plan::DType dtype =
+        view.dtype == "F16" ? plan::DType::F16 : plan::DType::BF16;
+    copy.resize(view.byteSize / dtypeSize(dtype));
+    for (size_t i = 0; i < copy.size(); ++i)
+      copy[i] = decode(dtype, loadCode(dtype, view.data, i));
+    return copy.data();
+  }
   if (reinterpret_cast<uintptr_t>(view.data) % alignof(float) == 0)
     return reinterpret_cast<const float *>(view.data);
   copy.resize(view.byteSize / sizeof(float));
@@ -103,9 +112,11 @@ Status StateStore::initialize(Session &session, const SafetensorsFile &params) {
     const SafetensorsView *view = params.find(tensor.name);
     if (!view)
       return missing(params, tensor.name);
-    MSAMP_RETURN_IF_ERROR(checkView(params, *view, "F32", tensor.shape));
-    MSAMP_RETURN_IF_ERROR(session.initialize(
-        tensor.name, alignedFloats(*view, copy), tensor.numElements));
+    bool isHalf = view->dtype == "F16" || view->dtype == "BF16";
+    MSAMP_RETURN_IF_ERROR(
+        checkView(params, *view, isHalf ? view->dtype : "F32", tensor.shape));
+    MSAMP_RETURN_IF_ERROR(session.initialize(tensor.name, toFloats(*view, copy),
+                                             tensor.numElements));
   }
   return checkNoOthers(params, names);
 }
@@ -199,7 +210,7 @@ Status StateStore::setGradient(Session &session, size_t tensor,
     MSAMP_RETURN_IF_ERROR(checkView(file, view, "F32", info.shape));
     MSAMP_RETURN_IF_ERROR(bind(session, tensor, buffer, own));
     std::vector<float> copy;
-    return session.quantizeGradient(entry.name, alignedFloats(view, copy),
+    return session.quantizeGradient(entry.name, toFloats(view, copy),
                                     entry.numElements);
   }
   MSAMP_RETURN_IF_ERROR(checkView(file, view, info.dtype, info.shape));

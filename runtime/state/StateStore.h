@@ -25,7 +25,8 @@ public:
   /// plan.
   Status allocate(Session &session);
 
-  /// Initial state from a file of f32 parameters, one for each tensor.
+  /// Initial state from a file of parameters, one for each tensor, in F32, F16 or
+  /// BF16.
   Status initialize(Session &session, const SafetensorsFile &params);
 
   /// State from a file that save wrote. Fingerprints must match.

@@ -17,6 +17,8 @@
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/ToolOutputFile.h"
 
+#include <csignal>
+
 using namespace mlir;
 using namespace mlir::msamp;
 namespace cl = llvm::cl;
@@ -185,6 +187,8 @@ static LogicalResult compile() {
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
+  // A file that grows past a limit is an error to report, not a reason to die.
+  std::signal(SIGXFSZ, SIG_IGN);
   cl::HideUnrelatedOptions(category);
   cl::ParseCommandLineOptions(
       argc, argv,

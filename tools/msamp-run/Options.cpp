@@ -13,7 +13,7 @@ const char msamp::rt::usage[] =
 
 Runs optimizer steps of a compiled step plan on safetensors files.
 
-  --params FILE        start from these f32 parameters, with zero state
+  --params FILE        start from these parameters (F32, F16 or BF16)
   --load FILE          continue from a state that --save wrote
   --grads A,B,...      gradients: the k-th file for the k-th step, repeated if
                        there are more steps; or one pattern with {step}, which

@@ -5,6 +5,7 @@
 #include "state/StateStore.h"
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <new>
 
@@ -59,6 +60,8 @@ static Status runPlan(const Options &options) {
 }
 
 int main(int argc, char **argv) {
+  // A file that grows past a limit is an error to report, not a reason to die.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     Options options;
     Status status = parseOptions(argc, argv, options);

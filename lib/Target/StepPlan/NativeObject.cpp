@@ -94,8 +94,12 @@ static FailureOr<std::string> linkSharedObject(ModuleOp cpu, StringRef object) {
   llvm::raw_fd_ostream stream(input.path, error);
   stream << object;
   stream.close();
-  if (error || stream.has_error())
-    return cpu.emitError() << "cannot write " << input.path;
+  if (stream.has_error())
+    error = stream.error();
+  stream.clear_error();
+  if (error)
+    return cpu.emitError() << "cannot write " << input.path << ": "
+                           << error.message();
   std::string message;
   std::optional<StringRef> redirects[] = {StringRef(), StringRef(log.path),
                                           StringRef(log.path)};

@@ -33,13 +33,15 @@ Status NativeObject::load(const std::vector<std::byte> &bytes) {
   if (done == bytes.size())
     handle = ::dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(),
                       RTLD_NOW | RTLD_LOCAL);
-  const char *reason = handle ? nullptr : ::dlerror();
+  const char *reason = done != bytes.size() ? std::strerror(errno)
+                       : handle             ? nullptr
+                                            : ::dlerror();
   ::close(file);
   if (handle)
     return {};
   return {StatusCode::Unimplemented,
           std::string("cannot load the plan's native code: ") +
-              (reason ? reason : "no memory for it")};
+              (reason ? reason : "unknown reason")};
 }
 
 void *NativeObject::find(const std::string &symbol) const {

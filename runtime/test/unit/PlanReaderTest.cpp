@@ -1,0 +1,396 @@
+// Tests that no damaged plan gets past the reader, and that none makes it
+// crash: truncated, with bytes flipped, of another version, and with any word
+// of any table replaced behind a digest that fits.
+//
+// The last is what the digest does not protect from: a plan is small and easily
+// edited, so whatever the reader accepts must still be safe to run. Plans are
+// those of the directory MSAMP_TEST_PLANS (utils/make-test-plans.sh).
+
+#include "core/Plan.h"
+#include "core/Session.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+using namespace msamp;
+using namespace msamp::rt;
+using plan::SectionKind;
+
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+std::vector<std::filesystem::path> findPlans() {
+  std::vector<std::filesystem::path> paths;
+#ifdef MSAMP_TEST_PLANS
+  std::error_code ignored;
+  for (auto &entry :
+       std::filesystem::directory_iterator(MSAMP_TEST_PLANS, ignored))
+    if (entry.path().extension() == ".msplan")
+      paths.push_back(entry.path());
+  std::sort(paths.begin(), paths.end());
+#endif
+  return paths;
+}
+
+Bytes readBytes(const std::filesystem::path &path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(stream), {}};
+  Bytes bytes(text.size());
+  if (!text.empty())
+    std::memcpy(bytes.data(), text.data(), text.size());
+  return bytes;
+}
+
+template <typename Value> Value get(const Bytes &bytes, size_t offset) {
+  Value value;
+  std::memcpy(&value, bytes.data() + offset, sizeof(value));
+  return value;
+}
+
+template <typename Value> void put(Bytes &bytes, size_t offset, Value value) {
+  std::memcpy(bytes.data() + offset, &value, sizeof(value));
+}
+
+/// Parses a copy that has no slack, so that a sanitizer sees any overread.
+Status parse(const Bytes &bytes, size_t size,
+             std::shared_ptr<const Plan> &result) {
+  std::unique_ptr<std::byte[]> copy(new std::byte[size]);
+  if (size != 0)
+    std::memcpy(copy.get(), bytes.data(), size);
+  return Plan::parse("plan", copy.get(), size, result);
+}
+
+/// Makes size and digest of the header fit the bytes.
+void sign(Bytes &bytes) {
+  if (bytes.size() < sizeof(plan::PlanHeader))
+    return;
+  auto header = get<plan::PlanHeader>(bytes, 0);
+  header.file_size = bytes.size();
+  std::memset(header.digest, 0, sizeof(header.digest));
+  put(bytes, 0, header);
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical,
+                           XXH3_128bits(bytes.data(), bytes.size()));
+  std::memcpy(header.digest, canonical.digest, sizeof(header.digest));
+  put(bytes, 0, header);
+}
+
+/// Binds memory to all of `session` and runs a step, if that takes little.
+void runIfSmall(Session &session, const Plan &plan) {
+  constexpr size_t limit = size_t(1) << 16;
+  size_t total = 0;
+  for (const PlanTensor &tensor : plan.tensors)
+    for (const PlanBuffer &buffer : tensor.buffers)
+      total = buffer.byteSize > limit ? limit + 1 : total + buffer.byteSize;
+  if (total > limit)
+    return;
+  std::vector<std::unique_ptr<uint64_t[]>> memory;
+  for (const PlanTensor &tensor : plan.tensors)
+    for (const PlanBuffer &buffer : tensor.buffers) {
+      memory.emplace_back(new uint64_t[buffer.byteSize / 8 + 1]());
+      // Two buffers of one name are legal to refuse.
+      (void)session.bind(tensor.name, buffer.key, memory.back().get(),
+                         buffer.dtype, buffer.shape, buffer.byteSize);
+    }
+  for (const PlanTensor &tensor : plan.tensors) {
+    std::vector<float> values(tensor.numElements, 0.5f);
+    (void)session.initialize(tensor.name, values.data(), values.size());
+    (void)session.quantizeGradient(tensor.name, values.data(), values.size());
+  }
+  StepReport report;
+  (void)session.run(1.0, report);
+  for (const PlanTensor &tensor : plan.tensors) {
+    uint64_t ignored;
+    (void)session.fingerprint(tensor.name, ignored);
+  }
+}
+
+/// Parses signed `bytes`; what is accepted must be safe to use.
+void checkHarmless(const Bytes &bytes, const std::string &what) {
+  SCOPED_TRACE(what);
+  std::shared_ptr<const Plan> plan;
+  Status status = parse(bytes, bytes.size(), plan);
+  if (!status.ok()) {
+    EXPECT_EQ(status.code(), StatusCode::DataLoss) << status.message();
+    EXPECT_EQ(plan, nullptr);
+    return;
+  }
+  ASSERT_NE(plan, nullptr);
+  SessionOptions options;
+  options.backend = "reference";
+  std::unique_ptr<Session> session;
+  status = Session::create(plan, options, session);
+  ASSERT_TRUE(status.ok()) << status.message();
+  runIfSmall(*session, *plan);
+}
+
+class PlanReader : public testing::TestWithParam<std::filesystem::path> {
+protected:
+  void SetUp() override {
+    bytes = readBytes(GetParam());
+    std::shared_ptr<const Plan> plan;
+    Status status = parse(bytes, bytes.size(), plan);
+    ASSERT_TRUE(status.ok()) << status.message();
+    auto header = get<plan::PlanHeader>(bytes, 0);
+    sections.resize(header.section_count);
+    for (size_t index = 0; index < sections.size(); ++index)
+      sections[index] = get<plan::Section>(bytes, sectionAt(index));
+  }
+
+  static size_t sectionAt(size_t index) {
+    return sizeof(plan::PlanHeader) + index * sizeof(plan::Section);
+  }
+
+  /// Replaces the word at `offset` by each of a set of awkward ones, one at a
+  /// time, with a digest that fits.
+  void mutateWord(size_t offset) {
+    auto old = get<uint32_t>(bytes, offset);
+    for (uint32_t value :
+         {0u, 1u, 2u, 0x7Fu, 0x7FFFFFFFu, 0x80000000u, 0xFFFFFFFFu, 0x7FF00000u,
+          old + 1, old - 1, old ^ 0x80000000u,
+          static_cast<uint32_t>(bytes.size())}) {
+      Bytes changed = bytes;
+      put(changed, offset, value);
+      sign(changed);
+      checkHarmless(changed, "word at " + std::to_string(offset) + " is " +
+                                 std::to_string(value) + ", was " +
+                                 std::to_string(old));
+    }
+  }
+
+  Bytes bytes;
+  std::vector<plan::Section> sections;
+};
+
+std::string nameOf(const testing::TestParamInfo<std::filesystem::path> &info) {
+  std::string name = info.param.stem().string();
+  std::replace_if(
+      name.begin(), name.end(),
+      [](unsigned char c) { return !std::isalnum(c); }, '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Plans, PlanReader, testing::ValuesIn(findPlans()),
+                         nameOf);
+// Without plans there is nothing to instantiate.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PlanReader);
+
+TEST(PlanReaderSetup, HasPlans) {
+#ifndef MSAMP_TEST_PLANS
+  GTEST_SKIP() << "MSAMP_TEST_PLANS is not defined: this build has no compiler "
+                  "to make plans with";
+#else
+  EXPECT_FALSE(findPlans().empty()) << "no .msplan in " MSAMP_TEST_PLANS;
+#endif
+}
+
+TEST_P(PlanReader, LoadsFromFileAsFromMemory) {
+  std::shared_ptr<const Plan> plan, parsed;
+  Status status = Plan::load(GetParam().string(), plan);
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_TRUE(parse(bytes, bytes.size(), parsed).ok());
+  EXPECT_EQ(plan->digest, parsed->digest);
+  EXPECT_EQ(plan->fileSize, bytes.size());
+  EXPECT_EQ(plan->tensors.size(), parsed->tensors.size());
+  for (const PlanTensor &tensor : plan->tensors) {
+    EXPECT_EQ(plan->findTensor(tensor.name), &tensor - plan->tensors.data());
+    EXPECT_NE(tensor.findBuffer("weight"), nullptr);
+    EXPECT_NE(tensor.findBuffer("grad"), nullptr);
+    EXPECT_NE(tensor.findBuffer("step"), nullptr);
+    EXPECT_EQ(tensor.findBuffer("nothing"), nullptr);
+  }
+  EXPECT_EQ(plan->findTensor("no such tensor"), -1);
+  EXPECT_EQ(plan->findHyper("no such hyper-parameter"), -1);
+  EXPECT_EQ(plan->findGroup("no such group"), -1);
+}
+
+TEST(PlanReaderSetup, MissingFileAndDirectoryAreNamed) {
+  std::shared_ptr<const Plan> plan;
+  Status status = Plan::load("/nonexistent/step.msplan", plan);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.code(), StatusCode::NotFound);
+  EXPECT_NE(status.message().find("/nonexistent/step.msplan"),
+            std::string::npos);
+  status = Plan::load("/", plan);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.code(), StatusCode::IoError);
+}
+
+TEST_P(PlanReader, EveryTruncationIsDataLoss) {
+  auto check = [&](size_t size) {
+    std::shared_ptr<const Plan> plan;
+    Status status = parse(bytes, size, plan);
+    ASSERT_FALSE(status.ok()) << size << " bytes";
+    ASSERT_EQ(status.code(), StatusCode::DataLoss) << size << " bytes";
+  };
+  for (size_t size = 0; size < std::min<size_t>(bytes.size(), 4096); ++size)
+    check(size);
+  for (size_t step = 0; step < 997; ++step)
+    check(bytes.size() * step / 997);
+  check(bytes.size() - 1);
+}
+
+TEST_P(PlanReader, SignedTruncationIsHarmless) {
+  for (size_t step = 0; step < 997; ++step) {
+    Bytes part(bytes.begin(), bytes.begin() + bytes.size() * step / 997);
+    sign(part);
+    checkHarmless(part, std::to_string(part.size()) + " bytes");
+  }
+}
+
+TEST_P(PlanReader, EveryFlippedByteIsDataLoss) {
+  auto check = [&](size_t position) {
+    for (unsigned flip : {0x01u, 0x80u, 0xFFu}) {
+      Bytes changed = bytes;
+      changed[position] ^= static_cast<std::byte>(flip);
+      std::shared_ptr<const Plan> plan;
+      Status status = parse(changed, changed.size(), plan);
+      ASSERT_FALSE(status.ok()) << "byte " << position << " ^ " << flip;
+      ASSERT_EQ(status.code(), StatusCode::DataLoss) << "byte " << position;
+    }
+  };
+  for (size_t position = 0; position < 512; ++position)
+    check(position);
+  for (size_t step = 0; step < 499; ++step)
+    check(bytes.size() * step / 499);
+  check(bytes.size() - 1);
+}
+
+TEST_P(PlanReader, AppendedBytesAreDataLoss) {
+  Bytes longer = bytes;
+  longer.push_back(std::byte(0));
+  std::shared_ptr<const Plan> plan;
+  Status status = parse(longer, longer.size(), plan);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.code(), StatusCode::DataLoss);
+}
+
+TEST_P(PlanReader, AnotherVersionIsNamedWithOurs) {
+  for (uint32_t version : {0u, plan::kVersion + 41, 0xFFFFFFFFu}) {
+    Bytes changed = bytes;
+    put(changed, offsetof(plan::PlanHeader, version), version);
+    sign(changed);
+    std::shared_ptr<const Plan> plan;
+    Status status = parse(changed, changed.size(), plan);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.code(), StatusCode::DataLoss);
+    const std::string &message = status.message();
+    EXPECT_NE(message.find("version " + std::to_string(version)),
+              std::string::npos)
+        << message;
+    EXPECT_NE(message.find("version " + std::to_string(plan::kVersion)),
+              std::string::npos)
+        << message;
+  }
+}
+
+TEST_P(PlanReader, AnotherMagicIsNoPlan) {
+  Bytes changed = bytes;
+  changed[0] = std::byte('X');
+  sign(changed);
+  std::shared_ptr<const Plan> plan;
+  Status status = parse(changed, changed.size(), plan);
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.message().find("not a step plan"), std::string::npos);
+}
+
+//===----------------------------------------------------------------------===//
+// Behind a digest that fits
+//===----------------------------------------------------------------------===//
+
+TEST_P(PlanReader, SigningChangesNothing) {
+  // The tests below mean nothing unless this digest is the compiler's.
+  Bytes again = bytes;
+  sign(again);
+  EXPECT_EQ(again, bytes);
+}
+
+TEST_P(PlanReader, AnyHeaderOrSectionWordIsHarmless) {
+  size_t end = sectionAt(sections.size());
+  for (size_t offset = 8; offset < end; offset += 4)
+    if (offset < offsetof(plan::PlanHeader, digest) ||
+        offset >= sizeof(plan::PlanHeader))
+      mutateWord(offset);
+}
+
+TEST_P(PlanReader, AnyTableWordIsHarmless) {
+  for (const plan::Section &section : sections) {
+    if (section.kind == SectionKind::NativeObject ||
+        section.kind == SectionKind::Mlir)
+      continue;
+    SCOPED_TRACE("section " +
+                 std::to_string(static_cast<uint32_t>(section.kind)));
+    // Every word of a small table; of a large one 100, at an odd step so that
+    // all fields come up.
+    size_t words = section.size / 4, step = words / 100 + 1;
+    step += step % 2 == 0;
+    for (size_t word = 0; word < words; word += step)
+      mutateWord(section.offset + 4 * word);
+  }
+}
+
+TEST_P(PlanReader, EverySectionIsMissedByItsName) {
+  for (size_t index = 0; index < sections.size(); ++index) {
+    Bytes changed = bytes;
+    put(changed, sectionAt(index), uint32_t(9999));
+    sign(changed);
+    std::shared_ptr<const Plan> plan;
+    Status status = parse(changed, changed.size(), plan);
+    ASSERT_FALSE(status.ok())
+        << "without section " << static_cast<uint32_t>(sections[index].kind);
+    EXPECT_EQ(status.code(), StatusCode::DataLoss);
+    EXPECT_NE(status.message().find("has no"), std::string::npos)
+        << status.message();
+  }
+}
+
+TEST_P(PlanReader, AnyTableLengthIsHarmless) {
+  for (size_t index = 0; index < sections.size(); ++index) {
+    uint64_t size = sections[index].size;
+    for (uint64_t other : {uint64_t(0), uint64_t(1), size / 2, size - 1,
+                           size - 4, size - 8, size + 8, size * 2, ~uint64_t(0),
+                           uint64_t(1) << 63, uint64_t(bytes.size())}) {
+      Bytes changed = bytes;
+      put(changed, sectionAt(index) + offsetof(plan::Section, size), other);
+      sign(changed);
+      checkHarmless(changed, "section " + std::to_string(index) + " of " +
+                                 std::to_string(other) + " bytes");
+    }
+  }
+}
+
+/// Kernels are looked up, never called, when a session is made.
+TEST_P(PlanReader, AnyKernelTableMakesNoCpuSessionCrash) {
+  auto kernels =
+      std::find_if(sections.begin(), sections.end(), [](auto &section) {
+        return section.kind == SectionKind::Kernels;
+      });
+  ASSERT_NE(kernels, sections.end());
+  ASSERT_GE(kernels->size, sizeof(plan::Kernel));
+  for (size_t word = 0; word < sizeof(plan::Kernel) / 4; ++word)
+    for (uint32_t value : {0u, 1u, 2u, 3u, 0xFFFFFFFFu}) {
+      Bytes changed = bytes;
+      put(changed, kernels->offset + 4 * word, value);
+      sign(changed);
+      std::shared_ptr<const Plan> plan;
+      if (!parse(changed, changed.size(), plan).ok())
+        continue;
+      SessionOptions options;
+      options.threads = 1;
+      std::unique_ptr<Session> session;
+      Status status = Session::create(plan, options, session);
+      EXPECT_EQ(status.ok(), session != nullptr);
+    }
+}
+
+} // namespace

@@ -1,0 +1,49 @@
+# Suite of msamp: one folder for each folder of lib and tools, and Integration
+# for what needs both halves.
+import os
+import platform
+import shutil
+
+import lit.formats
+from lit.llvm import llvm_config
+
+config.name = "MSAMP"
+config.test_format = lit.formats.ShTest(False)
+config.suffixes = [".mlir", ".test"]
+config.excludes = ["Inputs"]
+config.test_source_root = os.path.dirname(__file__)
+config.test_exec_root = os.path.join(config.msamp_obj_root, "test")
+
+bin_dir = os.path.join(config.msamp_obj_root, "bin")
+llvm_config.use_default_substitutions()
+llvm_config.with_environment("PATH", bin_dir, append_path=True)
+llvm_config.with_environment("PATH", config.llvm_tools_dir, append_path=True)
+llvm_config.add_tool_substitutions(
+    ["msamp-opt", "msamp-compile", "msamp-run", "msamp-plan-dump"], [bin_dir]
+)
+config.substitutions += [
+    ("%digits", os.path.join(config.test_source_root,
+                             "Integration/CPU/Inputs/digits")),
+    ("%utils", os.path.join(config.msamp_src_root, "utils")),
+    ("%src", config.msamp_src_root),
+    ("%build", config.msamp_obj_root),
+    ("%cc", config.msamp_c_compiler),
+    ("%python", "python3"),
+    ("%mlir_libs", os.path.join(os.path.dirname(config.llvm_tools_dir), "lib")),
+]
+
+# Features, probed: a test says REQUIRES for what it cannot do without.
+if platform.machine() == "x86_64":
+    config.available_features.add("x86_64")
+    with open("/proc/cpuinfo") as info:
+        flags = info.read().split()
+    if {"avx2", "fma", "f16c", "bmi2"} <= set(flags):
+        config.available_features.add("x86-64-v3")
+    if {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"} <= set(flags):
+        config.available_features.add("x86-64-v4")
+if shutil.which("ptxas"):
+    config.available_features.add("ptxas")
+if os.path.exists("/dev/full"):
+    config.available_features.add("dev-full")
+if not config.msamp_sanitize:
+    config.available_features.add("no-sanitizers")

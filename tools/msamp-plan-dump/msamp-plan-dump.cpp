@@ -1,0 +1,196 @@
+// msamp-plan-dump: shows what a step plan holds, as text, JSON or MLIR.
+
+#include "core/Formats.h"
+#include "core/Plan.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <new>
+#include <nlohmann/json.hpp>
+
+using namespace msamp;
+using namespace msamp::rt;
+using Json = nlohmann::ordered_json;
+
+static const char usage[] = R"(usage: msamp-plan-dump PLAN [--json | --mlir]
+
+  (default)  a summary for people
+  --json     everything but code, as JSON; "launches" are those of one step
+  --mlir     the optimizer and the fused launch
+)";
+
+static const char *phaseName(plan::Phase phase) {
+  return phase == plan::Phase::Scalars  ? "scalars"
+         : phase == plan::Phase::Reduce ? "reduce"
+                                        : "store";
+}
+
+static const char *isaName(plan::Isa isa) {
+  return isa == plan::Isa::X86_64      ? "x86-64"
+         : isa == plan::Isa::X86_64_V3 ? "x86-64-v3"
+                                       : "x86-64-v4";
+}
+
+/// Bytes that one element of `classIndex` keeps, and that a step moves for it
+/// beyond the reduce phase.
+struct ClassBytes {
+  size_t kept = 0, read = 0, written = 0;
+  bool readsTwice = false;
+
+  ClassBytes(const Plan &plan, size_t classIndex) {
+    for (size_t role = 0; role < plan.roles.size(); ++role) {
+      const plan::Storage &storage = plan.storage(classIndex, role);
+      if (storage.dtype == plan::DType::None)
+        continue;
+      size_t size = dtypeSize(storage.dtype);
+      bool isGrad = plan.roles[role].kind == plan::RoleKind::Grad;
+      bool isOnlyWritten = plan.roles[role].kind == plan::RoleKind::Weight &&
+                           plan.paramRole(classIndex) != role;
+      kept += size;
+      read += isOnlyWritten ? 0 : size;
+      written += isGrad ? 0 : size;
+      readsTwice |= !isGrad && storage.scaling == plan::Scaling::Current;
+    }
+  }
+};
+
+static void printText(const Plan &plan, const std::string &path) {
+  uint64_t parameters = 0;
+  std::vector<size_t> tensorsOfClass(plan.classes.size());
+  for (const PlanTensor &tensor : plan.tensors) {
+    parameters += tensor.numElements;
+    ++tensorsOfClass[tensor.classIndex];
+  }
+  std::printf(
+      "%s: step plan version %u, %" PRIu64 " bytes, by %s\n"
+      "digest %s\n"
+      "optimizer %s, schedule %s, %zu tensors, %" PRIu64 " parameters\n",
+      path.c_str(), plan::kVersion, plan.fileSize, plan.producer.c_str(),
+      plan.digest.c_str(), plan.optimizer.c_str(), plan.schedule.c_str(),
+      plan.tensors.size(), parameters);
+  for (size_t index = 0; index < plan.classes.size(); ++index) {
+    ClassBytes bytes(plan, index);
+    std::printf("\nclass %s: %zu tensors, %zu bytes a parameter kept; a step "
+                "reads %zu%s and writes %zu\n",
+                plan.classes[index].c_str(), tensorsOfClass[index], bytes.kept,
+                bytes.read, bytes.readsTwice ? " twice" : "", bytes.written);
+    for (size_t role = 0; role < plan.roles.size(); ++role)
+      if (plan.holds(index, role))
+        std::printf("  %-16s %s\n", plan.roles[role].name.c_str(),
+                    Plan::describe(plan.storage(index, role)).c_str());
+  }
+  for (const PlanGroup &group : plan.groups) {
+    std::printf("\ngroup %s:", group.name.c_str());
+    for (size_t index = 0; index < plan.hypers.size(); ++index)
+      std::printf(" %s=%g", plan.hypers[index].name.c_str(),
+                  group.hyper[index]);
+    std::printf("\n");
+  }
+  std::printf("\ntensors:\n");
+  for (const PlanTensor &tensor : plan.tensors)
+    std::printf("  %s %s class %s group %s\n", tensor.name.c_str(),
+                Json(tensor.shape).dump().c_str(),
+                plan.classes[tensor.classIndex].c_str(),
+                plan.groups[tensor.group].name.c_str());
+  std::printf("\nnative code for %s, %zu bytes:\n", plan.target.c_str(),
+              plan.nativeObject.size());
+  for (const PlanKernel &kernel : plan.kernels)
+    std::printf("  %s\n", kernel.symbol.c_str());
+}
+
+static Json toJson(const Plan &plan) {
+  Json json;
+  json["version"] = plan::kVersion;
+  json["digest"] = plan.digest;
+  json["producer"] = plan.producer;
+  json["optimizer"] = plan.optimizer;
+  json["schedule"] = plan.schedule;
+  json["target"] = plan.target;
+  json["classes"] = Json::object();
+  for (size_t index = 0; index < plan.classes.size(); ++index) {
+    Json &entry = json["classes"][plan.classes[index]];
+    ClassBytes bytes(plan, index);
+    entry["bytes_kept"] = bytes.kept;
+    entry["bytes_read"] = bytes.read;
+    entry["bytes_written"] = bytes.written;
+    for (size_t role = 0; role < plan.roles.size(); ++role) {
+      const plan::Storage &storage = plan.storage(index, role);
+      if (storage.dtype == plan::DType::None)
+        continue;
+      entry["formats"][plan.roles[role].name] = {
+          {"dtype", dtypeName(storage.dtype)},
+          {"scaling", storage.scaling == plan::Scaling::None      ? "none"
+                      : storage.scaling == plan::Scaling::Current ? "current"
+                                                                  : "delayed"},
+          {"history", storage.history},
+          {"overflow", storage.saturate ? "saturate" : "ieee"}};
+    }
+  }
+  json["groups"] = Json::object();
+  for (const PlanGroup &group : plan.groups)
+    for (size_t index = 0; index < plan.hypers.size(); ++index)
+      json["groups"][group.name][plan.hypers[index].name] = group.hyper[index];
+  json["tensors"] = Json::array();
+  for (const PlanTensor &tensor : plan.tensors)
+    json["tensors"].push_back({{"name", tensor.name},
+                               {"shape", tensor.shape},
+                               {"class", plan.classes[tensor.classIndex]},
+                               {"group", plan.groups[tensor.group].name}});
+  json["launches"] = Json::array({{{"backend", "cpu"},
+                                   {"phases", {"reduce", "store"}},
+                                   {"tensors", plan.tensors.size()}}});
+  json["kernels"] = Json::array();
+  for (const PlanKernel &kernel : plan.kernels)
+    json["kernels"].push_back({{"symbol", kernel.symbol},
+                               {"phase", phaseName(kernel.phase)},
+                               {"isa", isaName(kernel.isa)}});
+  json["native_object_bytes"] = plan.nativeObject.size();
+  return json;
+}
+
+static int dump(int argc, char **argv) {
+  std::string path, mode;
+  for (int index = 1; index < argc; ++index) {
+    std::string argument = argv[index];
+    if (argument == "--help" || argument == "-h") {
+      std::fputs(usage, stdout);
+      return 0;
+    }
+    bool isMode = argument == "--json" || argument == "--mlir";
+    std::string &target = isMode ? mode : path;
+    if ((!isMode && argument.rfind("--", 0) == 0) || !target.empty()) {
+      std::fprintf(stderr, "msamp-plan-dump: error: unexpected argument '%s'\n",
+                   argv[index]);
+      return 1;
+    }
+    target = argument;
+  }
+  std::shared_ptr<const Plan> plan;
+  Status status = path.empty() ? invalidArgument("no plan is given; see --help")
+                               : Plan::load(path, plan);
+  if (!status.ok()) {
+    std::fprintf(stderr, "msamp-plan-dump: error: %s\n",
+                 status.message().c_str());
+    return 1;
+  }
+  if (mode == "--mlir")
+    std::fputs(plan->mlir.c_str(), stdout);
+  else if (mode == "--json")
+    std::puts(toJson(*plan)
+                  .dump(2, ' ', false, Json::error_handler_t::replace)
+                  .c_str());
+  else
+    printText(*plan, path);
+  return 0;
+}
+
+int main(int argc, char **argv) {
+  try {
+    return dump(argc, argv);
+  } catch (const std::bad_alloc &) {
+    std::fprintf(stderr, "msamp-plan-dump: error: out of memory\n");
+    return 1;
+  }
+}

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Fails if a folder includes what it may not depend on.
+
+The rules are those of docs/Architecture.md: IR knows nothing of passes, a
+conversion nothing of another, the runtime nothing of LLVM, the plan format is
+the one header that both halves share.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+# Folder -> prefixes of project headers that its files may include. The longest
+# matching folder decides.
+ALLOWED = {
+    "include/msamp/Dialect/MSAMP/IR": ["msamp/Dialect/MSAMP/IR"],
+    "lib/Dialect/MSAMP/IR": ["msamp/Dialect/MSAMP/IR"],
+    "include/msamp/Dialect/MSAMP/Transforms": ["msamp/Dialect/MSAMP"],
+    "lib/Dialect/MSAMP/Transforms": ["msamp/Dialect/MSAMP",
+                                     "msamp/Optimizers"],
+    "include/msamp/Optimizers": ["msamp/Dialect/MSAMP/IR"],
+    "lib/Optimizers": ["msamp/Optimizers", "EmbeddedOptimizers.inc"],
+    "include/msamp/Conversion": ["msamp/Dialect/MSAMP/IR", "msamp/Conversion"],
+    "lib/Conversion": ["msamp/Dialect/MSAMP/IR", "msamp/Conversion",
+                       "msamp_rt/plan_format.h"],
+    "include/msamp/Target": ["msamp/Dialect/MSAMP/IR", "msamp/Target"],
+    "lib/Target": ["msamp/Dialect/MSAMP/IR", "msamp/Target", "Emitter.h",
+                   "msamp_rt/plan_format.h"],
+    "include/msamp/Generator": ["msamp/Dialect/MSAMP/IR"],
+    "lib/Generator": ["msamp/Dialect/MSAMP", "msamp/Generator",
+                      "msamp/Optimizers"],
+    "include/msamp/Pipelines": [],
+    "lib/Pipelines": ["msamp/"],
+    "runtime/include": ["msamp_rt/"],
+    "runtime/core": ["core/", "msamp_rt/", "backends/Backend.h"],
+    "runtime/backends/Backend.h": ["core/"],
+    "runtime/backends/reference": ["core/", "backends/Backend.h",
+                                   "backends/reference", "msamp_rt/"],
+    "runtime/backends/cpu": ["core/", "backends/Backend.h", "backends/cpu",
+                             "msamp_rt/"],
+    "runtime/safetensors": ["core/Status.h", "safetensors/"],
+    "runtime/state": ["core/", "safetensors/", "state/"],
+    "tools/msamp-run": ["core/", "safetensors/", "state/", "Options.h",
+                        "Report.h"],
+    "tools/msamp-plan-dump": ["core/"],
+}
+# Nothing in these folders may include these, whoever owns the header.
+FORBIDDEN = {
+    "runtime": ["mlir/", "llvm/", "cuda", "nccl", "mpi.h"],
+    "tools/msamp-run": ["mlir/", "llvm/"],
+    "tools/msamp-plan-dump": ["mlir/", "llvm/"],
+    "lib/Dialect/MSAMP/IR": ["mlir/Transforms", "mlir/Conversion"],
+}
+PROJECT_HEADER = re.compile(
+    r"^(msamp/|msamp_rt/|core/|backends/|safetensors/|state/|[A-Z]\w+\.(h|inc)$"
+    r"|[A-Z]\w+\.h$)")
+
+
+def rule_for(path, rules):
+    matches = [folder for folder in rules
+               if path == folder or path.startswith(folder + "/")]
+    return max(matches, key=len) if matches else None
+
+
+def check(root):
+    listed = subprocess.run(
+        ["git", "-C", str(root), "ls-files", "-co", "--exclude-standard"],
+        capture_output=True, text=True, check=True).stdout.split("\n")
+    files = [name for name in listed if name.endswith((".h", ".cpp"))
+             and not name.startswith(("runtime/test/", "test/"))]
+    problems = []
+    for name in files:
+        path = root / name
+        if not path.exists():
+            continue
+        allowed = rule_for(name, ALLOWED)
+        forbidden = rule_for(name, FORBIDDEN)
+        for number, line in enumerate(
+                path.read_text(encoding="utf-8").split("\n"), 1):
+            match = re.match(r'\s*#include\s+["<]([^">]+)[">]', line)
+            if not match:
+                continue
+            header = match.group(1)
+            if forbidden and header.startswith(tuple(FORBIDDEN[forbidden])):
+                problems.append(f"{name}:{number}: {forbidden} may not include "
+                                f"{header}")
+            elif (allowed and PROJECT_HEADER.match(header) and
+                  not header.startswith(tuple(ALLOWED[allowed]) or "\0")):
+                problems.append(f"{name}:{number}: {allowed} may not include "
+                                f"{header}")
+    if len(files) < 20:
+        problems.append(f"only {len(files)} sources found under {root}")
+    return problems, len(files)
+
+
+def main():
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    problems, count = check(root)
+    print("\n".join(problems) or f"layering of {count} files is as documented")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

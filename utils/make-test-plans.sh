@@ -1,0 +1,88 @@
+#!/bin/bash
+# Writes the step plans that the runtime's tests run (MSAMP_TEST_PLANS).
+#
+#   make-test-plans.sh OUTDIR COMPILER
+#
+# OUTDIR receives NAME.msplan and the parameter files that they were made from;
+# COMPILER is msamp-compile. Names are part of the tests: <optimizer>-<level>,
+# mixes of formats, and the worked examples of docs and reference tables.
+set -euo pipefail
+
+if [ $# -ne 2 ]; then
+  echo "usage: $0 OUTDIR COMPILER" >&2
+  exit 2
+fi
+out=$1
+compiler=$2
+utils=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "$out"
+
+# Shapes: a scalar, an empty tensor, tails of every vector width, and more than
+# one chunk (32768 elements) as a matrix and as a vector. Only the header of
+# these files is read.
+python3 - "$utils" "$out" <<'PYTHON'
+import sys
+
+sys.path.insert(0, sys.argv[1])
+import safetensors_io as st
+
+
+def write(name, shapes):
+    st.write(f"{sys.argv[2]}/{name}.safetensors", {
+        tensor: st.Tensor("F32", shape, bytes(4 * st.element_count(shape)))
+        for tensor, shape in shapes.items()})
+
+
+write("mixed", {
+    "matrix": (33, 7), "no_rows": (0, 4), "one": (1,), "row": (16,),
+    "scalar": (), "square": (200, 200), "tail": (3, 11), "vector": (40000,),
+    "zeros": (5, 13)})
+write("four", {"p": (4,)})
+write("single", {"p": (1,)})
+PYTHON
+
+# plan NAME PARAMS OPTION...
+plan() {
+  local name=$1 params=$2
+  shift 2
+  "$compiler" --params "$out/$params.safetensors" "$@" -o "$out/$name.msplan"
+}
+
+groups=(--group '^(matrix|one|vector)$:weight_decay=0,lr=2e-3')
+for level in O0 O1 O2 O3; do
+  plan "adamw-$level" mixed --optimizer=adamw --opt-level=$level \
+    --hyper lr=1e-2,weight_decay=0.1 "${groups[@]}"
+  plan "adam-$level" mixed --optimizer=adam --opt-level=$level \
+    --hyper lr=1e-2,weight_decay=0.1 "${groups[@]}"
+  plan "sgd-$level" mixed --optimizer=sgd --opt-level=$level \
+    --hyper lr=1e-2,momentum=0.9,dampening=0.1,weight_decay=0.1 "${groups[@]}"
+done
+
+# Mixes of formats that no level has.
+plan adamw-e5m2 mixed --optimizer=adamw "${groups[@]}" --formats \
+  weight=e5m2,master=bf16,grad=e5m2,first_moment=e5m2,second_moment=bf16
+plan adamw-bf16 mixed --optimizer=adamw "${groups[@]}" --formats \
+  weight=bf16,master=none,grad=bf16,first_moment=bf16,second_moment=bf16
+plan adamw-half mixed --optimizer=adamw "${groups[@]}" --formats \
+  weight=f16/unscaled,master=f32,grad=f16/unscaled,first_moment=f16/unscaled,second_moment=f16/unscaled
+plan adamw-narrow mixed --optimizer=adamw "${groups[@]}" --formats \
+  weight=e4m3,master=none,grad=e5m2,first_moment=e5m2,second_moment=e4m3
+plan adamw-delayed mixed --optimizer=adamw "${groups[@]}" --formats \
+  weight=e4m3/delayed-2,master=f16/delayed-3,grad=e4m3,first_moment=e4m3/delayed-4,second_moment=f16/delayed
+plan adam-delayed-e5m2 mixed --optimizer=adam "${groups[@]}" --formats \
+  weight=e5m2/delayed-1,master=f32,grad=f32,first_moment=e5m2/delayed-2,second_moment=f16/delayed-4
+plan sgd-delayed mixed --optimizer=sgd "${groups[@]}" --formats \
+  weight=e4m3/delayed-2,master=none,grad=e4m3,momentum_buffer=e4m3/delayed-4 \
+  --hyper momentum=0.9,nesterov=1
+plan adamw-classes mixed --optimizer=adamw "${groups[@]}" \
+  --class '^matrix$:O0' --class '^(row|square)$:O2' \
+  --class '^vector$:weight=bf16,master=f32,grad=e4m3,first_moment=e4m3,second_moment=f16/delayed-2'
+
+# Worked examples.
+worked=weight=f32,master=none,grad=f32,second_moment=f16
+plan worked-adamw four --optimizer=adamw --hyper lr=1e-2,weight_decay=0.01 \
+  --formats $worked,first_moment=e4m3
+plan delayed-adamw four --optimizer=adamw --hyper lr=1e-2,weight_decay=0.01 \
+  --formats $worked,first_moment=e4m3/delayed
+plan worked-adam single --optimizer=adam --hyper lr=1e-2,weight_decay=0.1 \
+  --formats $worked,first_moment=e4m3
