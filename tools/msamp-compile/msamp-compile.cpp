@@ -182,7 +182,9 @@ static LogicalResult compile() {
     llvm::outs() << *plan;
     return success();
   }
-  return writeStepPlanFile(module->getLoc(), output, *plan);
+  if (llvm::Error error = writeStepPlanFile(output, *plan))
+    return fail(llvm::toString(std::move(error)));
+  return success();
 }
 
 int main(int argc, char **argv) {

@@ -21,9 +21,12 @@ struct EmitStepPlan : public mlir::msamp::impl::EmitStepPlanBase<EmitStepPlan> {
       return signalPassFailure();
     }
     FailureOr<std::string> bytes = serializeStepPlan(getOperation());
-    if (failed(bytes) ||
-        failed(writeStepPlanFile(getOperation().getLoc(), output, *bytes)))
+    if (failed(bytes))
+      return signalPassFailure();
+    if (llvm::Error error = writeStepPlanFile(output, *bytes)) {
+      getOperation().emitError(llvm::toString(std::move(error)));
       signalPassFailure();
+    }
   }
 };
 } // namespace

@@ -312,16 +312,15 @@ FailureOr<std::string> mlir::msamp::serializeStepPlan(ModuleOp module) {
   return PlanBuilder(launch, layout, optimizer, cpu).build();
 }
 
-LogicalResult mlir::msamp::writeStepPlanFile(Location loc, StringRef path,
-                                             StringRef bytes) {
+llvm::Error mlir::msamp::writeStepPlanFile(StringRef path, StringRef bytes) {
+  auto fail = [&](llvm::Error error) {
+    return llvm::createStringError("cannot write " + path + ": " +
+                                   llvm::toString(std::move(error)));
+  };
   llvm::Expected<llvm::sys::fs::TempFile> temporary =
       llvm::sys::fs::TempFile::create(path + ".tmp-%%%%%%%%",
                                       llvm::sys::fs::all_read |
                                           llvm::sys::fs::all_write);
-  auto fail = [&](llvm::Error error) {
-    return emitError(loc) << "cannot write " << path << ": "
-                          << llvm::toString(std::move(error));
-  };
   if (!temporary)
     return fail(temporary.takeError());
   llvm::raw_fd_ostream stream(temporary->FD, /*shouldClose=*/false);
@@ -337,5 +336,5 @@ LogicalResult mlir::msamp::writeStepPlanFile(Location loc, StringRef path,
   }
   if (llvm::Error failure = temporary->keep(path))
     return fail(std::move(failure));
-  return success();
+  return llvm::Error::success();
 }

@@ -8,6 +8,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
+#include "llvm/Support/Error.h"
 
 #include <string>
 
@@ -23,7 +24,7 @@ FailureOr<std::string> serializeStepPlan(ModuleOp module);
 
 /// Writes `bytes` to `path` by way of a temporary file that is synced and
 /// renamed, so that an existing file is replaced whole or not at all.
-LogicalResult writeStepPlanFile(Location loc, StringRef path, StringRef bytes);
+llvm::Error writeStepPlanFile(StringRef path, StringRef bytes);
 
 } // namespace mlir::msamp
 
