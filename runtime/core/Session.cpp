@@ -295,7 +295,11 @@ Status Session::quantizeGradient(const std::string &name, const float *grad,
   // what its payload cannot.
   if (isScaled && amax >= kInfinityBits)
     *state.scaleInv[gradRole] = floatOf(amax);
-  state.gradAmax = floatOf(amax);
+  // A narrow unscaled format may round a finite amax to infinity.
+  state.gradAmax =
+      isScaled ? floatOf(amax)
+               : decode(storage.dtype,
+                        encode(storage.dtype, floatOf(amax), storage.saturate));
   return {};
 }
 
@@ -521,8 +525,10 @@ void Session::commit(size_t index, StepReport &report) {
     stats.amax = floatOf(static_cast<uint32_t>(result(RoleResult::Amax)));
     stats.saturated = result(RoleResult::Saturated);
     stats.flushed = result(RoleResult::Flushed);
-    if (storage.scaling == Scaling::None)
+    if (storage.scaling == Scaling::None) {
+      stats = {};
       continue;
+    }
     if (role == gradRole) {
       stats.amax = state.gradAmax >= 0 ? state.gradAmax : stats.amax;
       stats.scale = 1.0f / *state.scaleInv[role];

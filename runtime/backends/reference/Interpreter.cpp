@@ -63,15 +63,20 @@ template <typename Float> static Float power(Float base, int64_t exponent) {
   return exponent < 0 ? Float(1) / result : result;
 }
 
-/// arith.cmpf's predicates: bit 0 equal, bit 1 greater, bit 2 less, bit 3
-/// unordered.
+/// arith.cmpf's predicates. Below 8, bit 0 is equal, bit 1 greater and bit 2
+/// less. 8 to 13 are those from 1 on, true for NaN too; then comes NaN alone,
+/// and true.
 template <typename Float>
 static bool compareFloats(uint64_t predicate, Float a, Float b) {
   unsigned outcome = std::isnan(a) || std::isnan(b) ? 8
                      : a == b                       ? 1
                      : a > b                        ? 2
                                                     : 4;
-  return (predicate & outcome) != 0;
+  uint64_t accepted = predicate < 8     ? predicate
+                      : predicate < 14  ? (predicate - 7) | 8
+                      : predicate == 14 ? 8
+                                        : 15;
+  return (accepted & outcome) != 0;
 }
 
 static bool compareIntegers(uint64_t predicate, ValueType type, uint64_t a,

@@ -6,6 +6,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/Interfaces/FoldInterfaces.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -13,7 +15,17 @@ using namespace mlir::msamp;
 
 #include "msamp/Dialect/MSAMP/IR/MSAMPDialect.cpp.inc"
 
+namespace {
+/// Keeps constants of an optimizer's or wrapper's region inside it: such a
+/// region is cloned, interpreted and lowered on its own.
+struct MSAMPFoldInterface : public DialectFoldInterface {
+  using DialectFoldInterface::DialectFoldInterface;
+  bool shouldMaterializeInto(Region *) const final { return true; }
+};
+} // namespace
+
 void MSAMPDialect::initialize() {
+  addInterfaces<MSAMPFoldInterface>();
   registerAttributes();
   registerTypes();
   addOperations<
@@ -34,21 +46,38 @@ static bool isClosedOp(Operation *op) {
              YieldOp>(op);
 }
 
-LogicalResult mlir::msamp::verifyClosedOp(Operation *op) {
+/// Whether `op` shifts by a constant below the width; other amounts have no
+/// defined bits.
+static bool isDefinedShift(Operation *op) {
+  llvm::APInt amount;
+  return matchPattern(op->getOperand(1), m_ConstantInt(&amount)) &&
+         amount.ult(amount.getBitWidth());
+}
+
+LogicalResult mlir::msamp::verifyClosedOp(Operation *op, bool isElementwise) {
+  auto error = [&] { return op->emitError() << "'" << op->getName() << "' "; };
   if (!isClosedOp(op))
-    return op->emitError() << "'" << op->getName()
-                           << "' is not elementwise maths that msamp defines "
-                              "bit for bit; see docs/Numerics.md for the set";
+    return error()
+           << "is not elementwise maths that msamp defines bit for bit; "
+              "see docs/Numerics.md for the set";
+  if (isElementwise && isa<PowiOp>(op))
+    return error() << "belongs in 'scalars', once a tensor, not in a body";
+  if (isa<math::FmaOp>(op) &&
+      (!isElementwise || !op->getResult(0).getType().isF32()))
+    return error() << "is defined for f32 in a body only";
+  if (isa<arith::ShLIOp, arith::ShRUIOp, arith::ShRSIOp>(op) &&
+      !isDefinedShift(op))
+    return error() << "must shift by a constant below the width of "
+                   << op->getResult(0).getType();
   if (auto flags = op->getAttrOfType<arith::FastMathFlagsAttr>("fastmath"))
     if (flags.getValue() != arith::FastMathFlags::none)
-      return op->emitError() << "'" << op->getName()
-                             << "' has fast-math flags; results must not "
-                                "depend on the target";
+      return error() << "has fast-math flags; results must not depend on the "
+                        "target";
   for (Type type :
        llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()))
     if (!type.isF32() && !type.isF64() && !type.isInteger(1) &&
         !type.isInteger(32) && !type.isInteger(64))
-      return op->emitError() << "'" << op->getName() << "' works on " << type
-                             << ", expected f32, f64, i1, i32 or i64 scalars";
+      return error() << "works on " << type
+                     << ", expected f32, f64, i1, i32 or i64 scalars";
   return success();
 }

@@ -211,7 +211,7 @@ static LogicalResult verifyClosedBlock(Operation *op, StringRef region,
                                        Block &block, Type type,
                                        std::optional<size_t> count) {
   for (Operation &nested : block)
-    if (failed(verifyClosedOp(&nested)))
+    if (failed(verifyClosedOp(&nested, type.isF32())))
       return failure();
   auto yield =
       block.empty() ? nullptr : dyn_cast<YieldOp>(block.getTerminator());
@@ -547,6 +547,21 @@ LogicalResult UnpackOp::fold(FoldAdaptor,
     return failure();
   results.append(pack.getTensors().begin(), pack.getTensors().end());
   return success();
+}
+
+// Enum attributes stand as bare keywords in the ops' syntax.
+template <typename EnumAttrT>
+static ParseResult parseEnumKeyword(OpAsmParser &parser, EnumAttrT &attribute) {
+  using Enum = decltype(attribute.getValue());
+  FailureOr<Enum> value = FieldParser<Enum>::parse(parser);
+  if (succeeded(value))
+    attribute = EnumAttrT::get(parser.getContext(), *value);
+  return success(succeeded(value));
+}
+template <typename EnumAttrT>
+static void printEnumKeyword(OpAsmPrinter &printer, Operation *,
+                             EnumAttrT attribute) {
+  printer << stringifyEnum(attribute.getValue());
 }
 
 #define GET_OP_CLASSES

@@ -58,6 +58,9 @@ LogicalResult QuantizeOp::verify() {
         failed(verifyBundle(*this, "scale", getScale().getType(), bundle,
                             "scalar")))
       return failure();
+    if (getOverflow() != Overflow::Saturate) // C4
+      return emitOpError("has overflow 'ieee', but scaled formats of a bundle "
+                         "saturate");
     return verifyBundle(*this, "result", result, bundle, "role");
   }
   if (isa<BundleType>(getScale().getType())) // C3

@@ -177,11 +177,14 @@ private:
       amax = emitAmax(quantize.getInput(), getRole(quantize));
       StorageAttr storage = storageClass.getStorage(getRole(quantize));
       Value scale = elements.lookup(quantize.getScale());
-      amax = reread(encode(scale ? multiply(amax, scale) : amax, storage,
-                           quantize.getOverflow()),
-                    scale);
-      reduce(ReduceKind::Max, toBits(amax), ReduceScope::Tensor,
-             ResultKind::Amax, role);
+      amax =
+          reread(encode(scale ? multiply(amax, scale) : amax, storage), scale);
+      // A history needs the amax also in steps without a reduce phase, which
+      // leave nothing to derive it from.
+      bool isDelayed = storageClass.getStorage(role).isDelayed();
+      reduce(ReduceKind::Max,
+             isDelayed ? magnitudeBits(elements.lookup(wide)) : toBits(amax),
+             ReduceScope::Tensor, ResultKind::Amax, role);
     }
     return amaxes[wide] = amax;
   }
@@ -213,10 +216,9 @@ private:
     return scale;
   }
 
-  Value encode(Value value, StorageAttr storage, Overflow overflow) {
-    return EncodeOp::create(
-        builder, loc, storage.getPayload(),
-        storage.isScaled() ? overflow : storage.getOverflow(), value);
+  Value encode(Value value, StorageAttr storage) {
+    return EncodeOp::create(builder, loc, storage.getPayload(),
+                            storage.getOverflow(), value);
   }
 
   void emitQuantize(QuantizeOp quantize) {
@@ -229,7 +231,7 @@ private:
     Value scale = elements.lookup(quantize.getScale());
     if (scale)
       value = multiply(value, scale);
-    Value payload = encode(value, storage, quantize.getOverflow());
+    Value payload = encode(value, storage);
     StoreOp::create(builder, loc, payload, role);
     stored[role] = payload;
     if (scale)

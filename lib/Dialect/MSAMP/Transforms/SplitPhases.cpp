@@ -132,10 +132,18 @@ struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
   /// Keeps the amaxes of varying values; returns the bits that are loaded.
   static uint64_t makeReduceKernel(KernelOp copy, const Dependence &dependence,
                                    KernelOp kernel) {
+    // Reports of values that a scale already went into are the store phase's.
+    llvm::DenseSet<Operation *> reducedValues;
+    for (auto [original, copied] :
+         llvm::zip(kernel.getBody().front(), copy.getBody().front()))
+      if (auto reduce = dyn_cast<ReduceOp>(original))
+        if (dependence.reduced.contains(reduce.getValue()))
+          reducedValues.insert(&copied);
     SmallVector<Operation *> dropped;
     forEachReduce(copy, dependence, kernel,
                   [&](ReduceOp reduce, bool isVarying) {
-                    if (!isVarying || reduce.getMeaning() != ResultKind::Amax)
+                    if (!isVarying || reduce.getMeaning() != ResultKind::Amax ||
+                        reducedValues.contains(reduce))
                       dropped.push_back(reduce);
                   });
     for (auto store : copy.getBody().front().getOps<StoreOp>())

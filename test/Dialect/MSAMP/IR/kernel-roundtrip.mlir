@@ -58,8 +58,8 @@ msamp.launch @phased layout(@model) optimizer(@plain) schedule(two_phase) attrib
     %q = msamp.encode ieee %w : f32 -> f8E5M2
     // CHECK-NEXT: msamp.store %[[H]] to "master_weight" : f16
     msamp.store %h to "master_weight" : f16
-    // CHECK-NEXT: %[[HASH:.*]] = msamp.hash %[[Q]], %[[H]] : f8E5M2, f16
-    %hash = msamp.hash %q, %h : f8E5M2, f16
+    // CHECK-NEXT: %[[HASH:.*]] = msamp.hash %[[Q]], %[[H]] : f8E5M2, f16 -> i64
+    %hash = msamp.hash %q, %h : f8E5M2, f16 -> i64
     // CHECK-NEXT: msamp.reduce sum %[[HASH]] scope(tensor) as fingerprint : i64
     %sum = msamp.reduce sum %hash scope(tensor) as fingerprint : i64
   }

@@ -129,6 +129,77 @@ scalars(%step: i64) {
 
 // -----
 
+msamp.optimizer @optimizer_C4_powi_in_a_body states() hyper()
+scalars(%step: i64) {
+  msamp.yield
+} body(%param: f32, %grad: f32) {
+  %n = arith.constant 2 : i64
+  // expected-error @below {{'msamp.powi' belongs in 'scalars', once a tensor, not in a body}}
+  %0 = msamp.powi %param, %n : f32
+  msamp.yield %param : f32
+}
+
+// -----
+
+msamp.optimizer @optimizer_C4_fma_in_scalars states() hyper()
+scalars(%step: i64) {
+  %0 = arith.constant 1.0 : f64
+  // expected-error @below {{'math.fma' is defined for f32 in a body only}}
+  %1 = math.fma %0, %0, %0 : f64
+  msamp.yield
+} body(%param: f32, %grad: f32) {
+  msamp.yield %param : f32
+}
+
+// -----
+
+msamp.optimizer @optimizer_C4_fma_of_f64 states() hyper()
+scalars(%step: i64) {
+  msamp.yield
+} body(%param: f32, %grad: f32) {
+  %0 = arith.constant 1.0 : f64
+  // expected-error @below {{'math.fma' is defined for f32 in a body only}}
+  %1 = math.fma %0, %0, %0 : f64
+  msamp.yield %param : f32
+}
+
+// -----
+
+msamp.optimizer @optimizer_C4_shift_by_a_variable states() hyper()
+scalars(%step: i64) {
+  // expected-error @below {{'arith.shli' must shift by a constant below the width of 'i64'}}
+  %0 = arith.shli %step, %step : i64
+  msamp.yield
+} body(%param: f32, %grad: f32) {
+  msamp.yield %param : f32
+}
+
+// -----
+
+msamp.optimizer @optimizer_C4_shift_by_the_width states() hyper()
+scalars(%step: i64) {
+  msamp.yield
+} body(%param: f32, %grad: f32) {
+  %0 = arith.bitcast %param : f32 to i32
+  %n = arith.constant 32 : i32
+  // expected-error @below {{'arith.shrui' must shift by a constant below the width of 'i32'}}
+  %1 = arith.shrui %0, %n : i32
+  msamp.yield %param : f32
+}
+
+// -----
+
+msamp.optimizer @optimizer_C4_minnum_is_not_of_the_set states() hyper()
+scalars(%step: i64) {
+  msamp.yield
+} body(%param: f32, %grad: f32) {
+  // expected-error @below {{'arith.minnumf' is not elementwise maths that msamp defines bit for bit}}
+  %0 = arith.minnumf %param, %grad : f32
+  msamp.yield %param : f32
+}
+
+// -----
+
 // expected-error @below {{declares hyper-parameter "lr" twice}}
 msamp.optimizer @optimizer_C5_hyper_twice states() hyper(lr = 0.1 in [0.0, inf), lr = 0.1 in [0.0, inf))
 scalars(%step: i64, %lr: f64, %lr2: f64) {

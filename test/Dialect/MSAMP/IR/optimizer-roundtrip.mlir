@@ -41,10 +41,10 @@ scalars(%step: i64) {
 msamp.optimizer @closed_set states() hyper()
 scalars(%step: i64) {
   %0 = arith.sitofp %step : i64 to f64
-  msamp.yield %0 : f64
+  %1 = msamp.powi %0, %step : f64
+  msamp.yield %1 : f64
 } body(%param: f32, %grad: f32, %step: f32) {
   %c = arith.constant 2.0 : f32
-  %i = arith.constant 3 : i64
   %j = arith.constant 7 : i32
   %0 = arith.addf %param, %grad : f32
   %1 = arith.subf %0, %c : f32
@@ -73,8 +73,7 @@ scalars(%step: i64) {
   %24 = arith.extsi %23 : i32 to i64
   %25 = arith.trunci %24 : i64 to i32
   %26 = arith.sitofp %25 : i32 to f32
-  %27 = msamp.powi %26, %i : f32
-  msamp.yield %27 : f32
+  msamp.yield %26 : f32
 }
 
 !w = !msamp.scaled<4, #msamp.storage<f8E4M3FN, scaling = <per_tensor, current>>>

@@ -75,6 +75,14 @@ func.func @quantize_C3_only_result_is_a_bundle(%x: tensor<4xf32>, %s: tensor<f32
 
 // -----
 
+func.func @quantize_C4_bundle_with_ieee(%x: !msamp.bundle<@m, wide>, %s: !msamp.bundle<@m, scalar>) {
+  // expected-error @below {{has overflow 'ieee', but scaled formats of a bundle saturate}}
+  %0 = msamp.quantize ieee %x, %s : !msamp.bundle<@m, wide>, !msamp.bundle<@m, scalar> -> !msamp.bundle<@m, weight>
+  return
+}
+
+// -----
+
 !e4m3 = !msamp.scaled<4, #msamp.storage<f8E4M3FN, scaling = <per_tensor, current>>>
 func.func @dequantize_C1_shapes_differ(%q: !e4m3) {
   // expected-error @below {{but 'result' has another shape: 'tensor<2x2xf32>'}}

@@ -30,7 +30,8 @@ def MSAMP_LaunchOp : MSAMP_Op<"launch", [Symbol, SymbolTable, NoTerminator,
   let regions = (region SizedRegion<1>:$kernels);
   let assemblyFormat = [{
     $sym_name `layout` `(` $layout `)` `optimizer` `(` $optimizer `)`
-    (`schedule` `(` $schedule^ `)`)? attr-dict-with-keyword $kernels
+    (`schedule` `(` custom<EnumKeyword>($schedule)^ `)`)?
+    attr-dict-with-keyword $kernels
   }];
   let hasVerifier = 1;
 }
@@ -46,8 +47,8 @@ def MSAMP_KernelOp : MSAMP_Op<"kernel", [Symbol, NoTerminator,
       FlatSymbolRefAttr:$storage_class, OptionalAttr<MSAMP_PhaseAttr>:$phase);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $sym_name `class` `(` $storage_class `)` (`phase` `(` $phase^ `)`)?
-    attr-dict-with-keyword $body
+    $sym_name `class` `(` $storage_class `)`
+    (`phase` `(` custom<EnumKeyword>($phase)^ `)`)? attr-dict-with-keyword $body
   }];
 }
 
@@ -79,7 +80,8 @@ def MSAMP_UniformOp : MSAMP_KernelElementOp<"uniform", [Pure]> {
   }];
   let arguments = (ins MSAMP_UniformKindAttr:$kind, StrAttr:$name);
   let results = (outs F32:$result);
-  let assemblyFormat = "$kind $name attr-dict `:` type($result)";
+  let assemblyFormat =
+      "custom<EnumKeyword>($kind) $name attr-dict `:` type($result)";
 }
 
 def MSAMP_DecodeOp : MSAMP_Op<"decode", [Pure,
@@ -113,8 +115,10 @@ def MSAMP_EncodeOp : MSAMP_Op<"encode", [Pure,
       AnyTypeOf<[F32, VectorOfAnyRankOf<[F32]>]>:$input);
   let results = (outs AnyTypeOf<[MSAMP_Payload,
       VectorOfAnyRankOf<[F8E4M3FN, F8E5M2, F16, BF16, F32]>]>:$result);
-  let assemblyFormat =
-      "$overflow $input attr-dict `:` type($input) `->` type($result)";
+  let assemblyFormat = [{
+    custom<EnumKeyword>($overflow) $input attr-dict `:` type($input) `->`
+    type($result)
+  }];
   let hasFolder = 1;
 }
 
@@ -154,8 +158,8 @@ def MSAMP_ReduceOp : MSAMP_KernelElementOp<"reduce",
       OptionalAttr<StrAttr>:$role);
   let results = (outs AnyTypeOf<[I32, I64]>:$result);
   let assemblyFormat = [{
-    $kind $value `scope` `(` $scope `)` `as` $meaning (`of` $role^)? attr-dict `:`
-    type($value)
+    custom<EnumKeyword>($kind) $value `scope` `(` custom<EnumKeyword>($scope) `)`
+    `as` custom<EnumKeyword>($meaning) (`of` $role^)? attr-dict `:` type($value)
   }];
 }
 

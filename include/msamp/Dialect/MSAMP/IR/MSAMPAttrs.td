@@ -18,10 +18,10 @@ class MSAMP_Enum<string name, string summary, list<I32EnumAttrCase> cases>
   let genSpecializedAttr = 0;
 }
 
-// An enum as an op's attribute, printed as its bare keyword.
+// An enum as an op's attribute; ops print its bare keyword, custom<EnumKeyword>.
 class MSAMP_EnumAttr<I32EnumAttr enum, string attrMnemonic>
     : EnumAttr<MSAMP_Dialect, enum, attrMnemonic> {
-  let assemblyFormat = "`` $value";
+  let assemblyFormat = "`<` $value `>`";
 }
 
 //===----------------------------------------------------------------------===//

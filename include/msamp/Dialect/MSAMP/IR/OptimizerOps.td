@@ -26,8 +26,9 @@ def MSAMP_OptimizerOp : MSAMP_Op<"optimizer",
 
     Both regions are one block over a closed set of ops whose bits are defined
     everywhere: `arith` constants, add, sub, mul, div, neg, compares, select,
-    minimum/maximum and minnum/maxnum; i1/i32/i64 integer and bit ops, bitcasts and
-    int-float casts; `math` sqrt, fma and absf; `msamp.powi`.
+    minimum and maximum; i1/i32/i64 add, sub, mul, bit ops, shifts by a constant,
+    compares, bitcasts, extensions and sitofp; `math` sqrt and absf; in `body`
+    also `math.fma` on f32, in `scalars` also `msamp.powi`.
 
     * (C1) `scalars` takes i64 and one f64 a hyper-parameter, yields only f64
     * (C2) `body` takes f32 only: param, grad, each state, each scalar
@@ -135,7 +136,7 @@ def MSAMP_StorageClassOp : MSAMP_Op<"storage_class",
       OptionalAttr<MSAMP_OptLevelAttr>:$level,
       DefaultValuedAttr<DictionaryAttr, "{}">:$formats);
   let assemblyFormat =
-      "$sym_name (`level` `(` $level^ `)`)? ($formats^)? attr-dict-with-keyword";
+      "$sym_name (`level` `(` custom<EnumKeyword>($level)^ `)`)? ($formats^)? attr-dict-with-keyword";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     /// The format of `role`, or null if this class does not hold it.

@@ -19,6 +19,7 @@ def MSAMP_QuantizeOp : MSAMP_Op<"quantize", [Pure]> {
     * (C2) bundles: `input` is wide, `scale` is scalar, `result` is a role, all
       over one layout
     * (C3) either all of `input`, `scale` and `result` are bundles or none is
+    * (C4) bundles: `overflow` is `saturate`; a class's unscaled formats follow IEEE
 
     `msamp-fuse-step` takes the bundle form into a launch.
 
@@ -31,7 +32,7 @@ def MSAMP_QuantizeOp : MSAMP_Op<"quantize", [Pure]> {
       MSAMP_PerTensor:$scale);
   let results = (outs MSAMP_Stored:$result);
   let assemblyFormat = [{
-    $overflow $input `,` $scale attr-dict `:` type($input) `,` type($scale)
+    custom<EnumKeyword>($overflow) $input `,` $scale attr-dict `:` type($input) `,` type($scale)
     `->` type($result)
   }];
   let hasVerifier = 1;

@@ -1,0 +1,3 @@
+// A module that makes no plan.
+module {
+}
