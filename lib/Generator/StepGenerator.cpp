@@ -24,6 +24,8 @@ using HyperMap = llvm::StringMap<double>;
 struct Rule {
   std::string text;
   llvm::Regex regex;
+  bool isMatched = false;
+  /// Whether it is the first to match some tensor.
   bool isUsed = false;
   // of --group
   StringAttr group;
@@ -53,7 +55,10 @@ private:
   //===--- Optimizer ---------------------------------------------------------//
 
   LogicalResult addOptimizer() {
-    auto [path, symbol] = StringRef(request.optimizer).rsplit('@');
+    // An @ may also belong to the path.
+    StringRef path = request.optimizer, symbol;
+    if (!path.ends_with(".mlir"))
+      std::tie(path, symbol) = path.rsplit('@');
     if (!path.ends_with(".mlir")) {
       OwningOpRef<OptimizerOp> found =
           loadLibraryOptimizer(context, request.optimizer);
@@ -260,18 +265,27 @@ private:
     }
     for (Rule &rule : llvm::concat<Rule>(classRules, groupRules))
       if (!rule.isUsed)
-        return error() << "'" << rule.text << "' matches no tensor of "
+        return error() << "'" << rule.text
+                       << (rule.isMatched
+                               ? "' matches only tensors that an earlier rule "
+                                 "takes, in "
+                               : "' matches no tensor of ")
                        << request.source;
     return success();
   }
 
   static Rule *match(std::vector<Rule> &rules, StringRef name) {
-    for (Rule &rule : rules)
-      if (rule.regex.match(name)) {
-        rule.isUsed = true;
-        return &rule;
-      }
-    return nullptr;
+    Rule *first = nullptr;
+    for (Rule &rule : rules) {
+      if (!rule.regex.match(name))
+        continue;
+      rule.isMatched = true;
+      if (!first)
+        first = &rule;
+    }
+    if (first)
+      first->isUsed = true;
+    return first;
   }
 
   /// Declares, once, the class of matrices or vectors under `rule`; returns its

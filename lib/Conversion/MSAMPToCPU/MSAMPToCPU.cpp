@@ -532,8 +532,18 @@ private:
     for (Operation *op : varyingOps)
       if (auto reduce = dyn_cast<ReduceOp>(op))
         combine(reduce, sums[next++]);
-    for (ReduceOp reduce : uniformReduces)
-      combine(reduce, uniforms.lookup(reduce.getValue()));
+    for (ReduceOp reduce : uniformReduces) {
+      Value value = uniforms.lookup(reduce.getValue());
+      // What every element adds alike is added `count` times.
+      if (reduce.getKind() == ReduceKind::Sum) {
+        Arith a{builder, loc};
+        if (!value.getType().isInteger(64))
+          value =
+              arith::ExtUIOp::create(builder, loc, builder.getI64Type(), value);
+        value = a.binary<arith::MulIOp>(value, function.getArgument(3));
+      }
+      combine(reduce, value);
+    }
   }
 
   void combine(ReduceOp reduce, Value value) {

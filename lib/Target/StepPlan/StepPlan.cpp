@@ -307,6 +307,8 @@ FailureOr<std::string> mlir::msamp::serializeStepPlan(ModuleOp module) {
     return launch.emitOpError()
            << "layout @" << launch.getLayout() << " or optimizer @"
            << launch.getOptimizer() << " is not defined";
+  if (!launch.getSchedule())
+    return launch.emitOpError("has no schedule; run msamp-split-phases first");
   if (!cpu)
     return launch.emitOpError("has no @cpu; run convert-msamp-to-cpu first");
   return PlanBuilder(launch, layout, optimizer, cpu).build();

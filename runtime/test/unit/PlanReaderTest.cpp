@@ -70,12 +70,9 @@ Status parse(const Bytes &bytes, size_t size,
   return Plan::parse("plan", copy.get(), size, result);
 }
 
-/// Makes size and digest of the header fit the bytes.
-void sign(Bytes &bytes) {
-  if (bytes.size() < sizeof(plan::PlanHeader))
-    return;
+/// Makes the digest of the header fit the bytes.
+void signDigest(Bytes &bytes) {
   auto header = get<plan::PlanHeader>(bytes, 0);
-  header.file_size = bytes.size();
   std::memset(header.digest, 0, sizeof(header.digest));
   put(bytes, 0, header);
   XXH128_canonical_t canonical;
@@ -83,6 +80,27 @@ void sign(Bytes &bytes) {
                            XXH3_128bits(bytes.data(), bytes.size()));
   std::memcpy(header.digest, canonical.digest, sizeof(header.digest));
   put(bytes, 0, header);
+}
+
+/// Makes size and digest of the header fit the bytes.
+void sign(Bytes &bytes) {
+  if (bytes.size() < sizeof(plan::PlanHeader))
+    return;
+  put(bytes, offsetof(plan::PlanHeader, file_size), uint64_t(bytes.size()));
+  signDigest(bytes);
+}
+
+/// Whether every instruction takes values that were there before it.
+bool isInOrder(const Plan &plan, const PlanProgram &program) {
+  size_t known = program.numArguments;
+  for (const plan::Instruction &instruction : program.instructions) {
+    for (uint32_t operand = 0; operand < instruction.num_operands; ++operand)
+      if (plan.programOperands[instruction.first_operand + operand] >= known)
+        return false;
+    ++known;
+  }
+  return std::all_of(program.results.begin(), program.results.end(),
+                     [&](uint32_t value) { return value < known; });
 }
 
 /// Binds memory to all of `session` and runs a step, if that takes little.
@@ -125,6 +143,8 @@ void parseAndUse(const Bytes &bytes) {
     return;
   }
   ASSERT_NE(plan, nullptr);
+  EXPECT_TRUE(isInOrder(*plan, plan->scalars));
+  EXPECT_TRUE(isInOrder(*plan, plan->body));
   SessionOptions options;
   options.backend = "reference";
   std::unique_ptr<Session> session;
@@ -278,6 +298,20 @@ TEST_P(PlanReader, AppendedBytesAreDataLoss) {
   Status status = parse(longer, longer.size(), plan);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.code(), StatusCode::DataLoss);
+}
+
+TEST_P(PlanReader, AnotherSizeThanWrittenIsNamed) {
+  for (uint64_t size : {uint64_t(0), uint64_t(bytes.size() - 1),
+                        uint64_t(bytes.size() + 8), ~uint64_t(0)}) {
+    Bytes changed = bytes;
+    put(changed, offsetof(plan::PlanHeader, file_size), size);
+    signDigest(changed);
+    std::shared_ptr<const Plan> plan;
+    Status status = parse(changed, changed.size(), plan);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.code(), StatusCode::DataLoss);
+    EXPECT_NE(status.message().find(std::to_string(size)), std::string::npos);
+  }
 }
 
 TEST_P(PlanReader, AnotherVersionIsNamedWithOurs) {

@@ -17,6 +17,16 @@ LogicalResult LaunchOp::verify() {
   return success();
 }
 
+LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  Operation *scope = (*this)->getParentOp(); // its own table is of kernels
+  if (!symbols.lookupNearestSymbolFrom<LayoutOp>(scope, getLayoutAttr())) // C2
+    return emitOpError() << "layout " << getLayoutAttr() << " is not defined";
+  if (!symbols.lookupNearestSymbolFrom<OptimizerOp>(scope, getOptimizerAttr()))
+    return emitOpError() << "optimizer " << getOptimizerAttr()
+                         << " is not defined";
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // Decode and encode
 //===----------------------------------------------------------------------===//

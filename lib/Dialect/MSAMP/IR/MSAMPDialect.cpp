@@ -34,6 +34,12 @@ void MSAMPDialect::initialize() {
       >();
 }
 
+Operation *MSAMPDialect::materializeConstant(OpBuilder &builder,
+                                             Attribute value, Type type,
+                                             Location loc) {
+  return arith::ConstantOp::materialize(builder, value, type, loc);
+}
+
 /// Whether `op` has bits defined on every target.
 static bool isClosedOp(Operation *op) {
   return isa<arith::ConstantOp, arith::AddFOp, arith::SubFOp, arith::MulFOp,

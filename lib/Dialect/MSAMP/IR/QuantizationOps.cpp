@@ -71,8 +71,11 @@ LogicalResult QuantizeOp::verify() {
 OpFoldResult QuantizeOp::fold(FoldAdaptor) {
   // quantize(dequantize(q), s) is q where q was made with that very scale: the
   // values are then exact multiples, and encoding them gives the same codes.
+  // Only `saturate` has one code for every value (E4M3's NaN has a sign under
+  // `ieee`, and loses it in a second pass).
   auto dequantize = getInput().getDefiningOp<DequantizeOp>();
-  if (!dequantize || dequantize.getInput().getType() != getType())
+  if (!dequantize || getOverflow() != Overflow::Saturate ||
+      dequantize.getInput().getType() != getType())
     return {};
   auto quantize = dequantize.getInput().getDefiningOp<QuantizeOp>();
   if (quantize && quantize.getScale() == getScale() &&

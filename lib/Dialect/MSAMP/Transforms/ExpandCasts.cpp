@@ -120,6 +120,17 @@ public:
   Value extf(Type type, Value value) {
     return arith::ExtFOp::create(builder, loc, type, value);
   }
+  /// |value| for f64: the integer without its sign, read as a float again.
+  Value absolute(Value value) {
+    Type i64 = typeOf(builder.getI64Type());
+    Value mask = arith::ConstantOp::create(
+        builder, loc,
+        shape ? TypedAttr(DenseElementsAttr::get(cast<ShapedType>(i64),
+                                                 APInt::getSignedMaxValue(64)))
+              : TypedAttr(builder.getI64IntegerAttr(INT64_MAX)));
+    return bitcast(value.getType(),
+                   binary<arith::AndIOp>(bitcast(i64, value), mask));
+  }
   Value truncf(Type type, Value value) {
     return arith::TruncFOp::create(builder, loc, type, value);
   }
@@ -274,27 +285,39 @@ bool isFp8(Type type) {
 
 struct ExpandCasts : public mlir::msamp::impl::ExpandCastsBase<ExpandCasts> {
   void runOnOperation() override {
-    // Pre-order, so that a function's attribute is seen before its body; casts
-    // are collected first because expanding them changes what is walked.
-    SmallVector<std::pair<Operation *, bool>> casts;
-    bool native = false;
-    getOperation()->walk<WalkOrder::PreOrder>([&](Operation *op) {
-      if (isa<FunctionOpInterface>(op))
-        native = op->hasAttr("msamp.native_f16");
-      else if (isCast(op))
-        casts.push_back({op, native});
+    // Collected first, because expanding them changes what is walked.
+    SmallVector<Operation *> casts;
+    getOperation()->walk([&](Operation *op) {
+      if (isCast(op))
+        casts.push_back(op);
     });
-    for (auto [op, isNative] : casts) {
-      nativeF16 = isNative;
+    for (Operation *op : casts) {
+      nativeF16 = isNative(op);
       op->getResult(0).replaceAllUsesWith(expand(op));
       op->erase();
     }
   }
 
+  /// Whether an op around `op` says that the target converts f16.
+  static bool isNative(Operation *op) {
+    while ((op = op->getParentOp()))
+      if (op->hasAttr("msamp.native_f16"))
+        return true;
+    return false;
+  }
+
   static bool isCast(Operation *op) {
+    // Tensors have no bits to work on yet, and a cast that names its own
+    // rounding is not ours.
+    if (op->getNumResults() != 1 || isa<TensorType>(op->getResult(0).getType()))
+      return false;
+    if (auto truncf = dyn_cast<arith::TruncFOp>(op))
+      return isFp8(truncf.getType()) &&
+             truncf.getRoundingmode().value_or(
+                 arith::RoundingMode::to_nearest_even) ==
+                 arith::RoundingMode::to_nearest_even;
     return isa<DecodeOp, EncodeOp>(op) ||
-           (isa<arith::ExtFOp>(op) && isFp8(op->getOperand(0).getType())) ||
-           (isa<arith::TruncFOp>(op) && isFp8(op->getResult(0).getType()));
+           (isa<arith::ExtFOp>(op) && isFp8(op->getOperand(0).getType()));
   }
 
   Value expand(Operation *op) const {
@@ -326,6 +349,11 @@ struct ExpandCasts : public mlir::msamp::impl::ExpandCastsBase<ExpandCasts> {
       Value magnitude =
           e.binary<arith::AndIOp>(e.bitcast(e.i32(), value), kMagnitude);
       Value isNaN = e.compare(CmpIPredicate::ugt, magnitude, kInfinity);
+      if (overflow == Overflow::Saturate) {
+        Value limit = e.constant(e.f32(), 0x7F7FFFFF);
+        Value negative = e.constant(e.f32(), 0xFF7FFFFF);
+        value = e.smaller(limit, e.larger(negative, value));
+      }
       return e.select(isNaN, e.constant(e.f32(), kMagnitude), value);
     }
     Minifloat format = getMinifloat(element);
@@ -346,13 +374,27 @@ struct ExpandCasts : public mlir::msamp::impl::ExpandCastsBase<ExpandCasts> {
                                                : e.truncf(op.getType(), wide);
   }
 
-  /// Truncates f16 and bf16 by way of f32, which holds their every value.
+  /// Truncates by way of f32, which holds every f16 and bf16. An f64 is rounded
+  /// to an odd f32 first: toward zero, with the last bit set if that lost
+  /// anything, so that the second rounding sees on which side of a tie the
+  /// value lies.
   Value emitTruncF(arith::TruncFOp op) const {
     Emitter e(op, op.getType());
     Value value = op.getIn();
     Type source = getElementTypeOrSelf(value.getType());
     if (source.getIntOrFloatBitWidth() < 32)
       value = e.extf(e.f32(), value);
+    if (source.isF64()) {
+      Value nearest = e.truncf(e.f32(), value);
+      Value back = e.extf(value.getType(), nearest);
+      Value bits = e.bitcast(e.i32(), nearest);
+      Value isAway = e.compare(arith::CmpFPredicate::OGT, e.absolute(back),
+                               e.absolute(value));
+      Value toZero = e.select(isAway, e.binary<arith::SubIOp>(bits, 1u), bits);
+      Value isInexact = e.compare(arith::CmpFPredicate::ONE, back, value);
+      Value odd = e.select(isInexact, e.binary<arith::OrIOp>(toZero, 1u), bits);
+      value = e.bitcast(e.f32(), odd);
+    }
     return emitEncode(op, value, Overflow::IEEE);
   }
 

@@ -334,6 +334,15 @@ struct FuseStep : public mlir::msamp::impl::FuseStepBase<FuseStep> {
                << "'" << op.getName() << "' cannot be fused into a launch";
       }
     }
+    // What a launch loads are roles; everything else it computes.
+    for (BlockArgument argument : block.getArguments()) {
+      auto bundle = dyn_cast<BundleType>(argument.getType());
+      if (!bundle || bundle.isWide() || bundle.isScalar())
+        return function.emitError()
+               << "argument " << argument.getArgNumber() << " of @"
+               << function.getSymName() << " is " << argument.getType()
+               << ", which no tensor stores";
+    }
     if (!update)
       return function.emitError() << "function @" << function.getSymName()
                                   << " has bundle ops but no update to fuse";
@@ -379,6 +388,11 @@ struct FuseStep : public mlir::msamp::impl::FuseStepBase<FuseStep> {
     SymbolTable classes(layout);
     for (auto [className, count] : tensorsOfClass) {
       auto storageClass = classes.lookup<StorageClassOp>(className);
+      for (StringRef role : optimizer.getRoles())
+        if (role != kMasterWeightRole && !storageClass.getStorage(role))
+          return storageClass.emitOpError()
+                 << "@" << className.getValue() << " has no format for '"
+                 << role << "'; run msamp-infer-storage first";
       builder.setInsertionPointToEnd(&launch.getKernels().front());
       auto kernel =
           KernelOp::create(builder, function.getLoc(), className,

@@ -68,7 +68,11 @@ struct PackUpdates : public mlir::msamp::impl::PackUpdatesBase<PackUpdates> {
       for (ArrayRef<WrappedUpdateOp> group : groups)
         if (failed(pack(function, group, symbols)))
           return signalPassFailure();
-      if (!groups.empty())
+      // Callers would need to change with the signature.
+      bool isCalled = SymbolTable::getSymbolUses(function, getOperation())
+                          .value_or(SymbolTable::UseRange({}))
+                          .empty() == false;
+      if (!groups.empty() && !isCalled && function.getBody().hasOneBlock())
         bundleSignature(function);
     }
   }
@@ -79,14 +83,16 @@ struct PackUpdates : public mlir::msamp::impl::PackUpdatesBase<PackUpdates> {
     // must not be needed before it.
     WrappedUpdateOp first = group.front(), last = group.back();
     for (WrappedUpdateOp update : group)
-      for (Operation *user : update->getUsers())
-        if (user->getBlock() == last->getBlock() &&
-            user->isBeforeInBlock(last)) {
+      for (Operation *user : update->getUsers()) {
+        Operation *inBlock = last->getBlock()->findAncestorOpInBlock(*user);
+        if (update != last && inBlock &&
+            (inBlock == last || inBlock->isBeforeInBlock(last))) {
           InFlightDiagnostic diagnostic = update.emitOpError(
               "cannot be packed: its result is used before the last update");
           diagnostic.attachNote(user->getLoc()) << "used here";
           return diagnostic;
         }
+      }
     auto optimizer = symbols.lookup<OptimizerOp>(first.getOptimizer());
     if (!optimizer)
       return first.emitOpError()

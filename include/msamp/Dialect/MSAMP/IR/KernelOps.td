@@ -10,7 +10,8 @@ include "mlir/Interfaces/ControlFlowInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def MSAMP_LaunchOp : MSAMP_Op<"launch", [Symbol, SymbolTable, NoTerminator,
-    IsolatedFromAbove, NoRegionArguments, SingleBlock]> {
+    IsolatedFromAbove, NoRegionArguments, SingleBlock,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "one launch of a step: all tensors, all phases";
   let description = [{
     Holds the kernels of a step. Every phase runs over all tensors before the next

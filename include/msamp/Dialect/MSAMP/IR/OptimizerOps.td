@@ -271,7 +271,7 @@ def MSAMP_PackOp : MSAMP_Op<"pack", [Pure]> {
   let arguments = (ins Variadic<MSAMP_Updatable>:$tensors);
   let results = (outs MSAMP_Bundle:$result);
   let assemblyFormat =
-      "$tensors attr-dict `:` type($tensors) `->` type($result)";
+      "`(` $tensors `)` attr-dict `:` functional-type($tensors, $result)";
   let hasVerifier = 1;
   let hasFolder = 1;
 }
@@ -284,7 +284,7 @@ def MSAMP_UnpackOp : MSAMP_Op<"unpack", [Pure]> {
   let arguments = (ins MSAMP_Bundle:$bundle);
   let results = (outs Variadic<MSAMP_Updatable>:$tensors);
   let assemblyFormat =
-      "$bundle attr-dict `:` type($bundle) `->` type($tensors)";
+      "`(` $bundle `)` attr-dict `:` functional-type($bundle, $tensors)";
   let hasVerifier = 1;
   let hasFolder = 1;
 }
