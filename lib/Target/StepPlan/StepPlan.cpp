@@ -3,6 +3,7 @@
 #include "msamp/Target/StepPlan/StepPlan.h"
 #include "Emitter.h"
 
+#include "mlir/IR/OwningOpRef.h"
 #include "mlir/IR/SymbolTable.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/FileSystem.h"
@@ -274,12 +275,16 @@ private:
     return success();
   }
 
-  /// Keeps what a reader wants to see; not the layout, which grows with the
-  /// model and is in the tables.
+  /// Keeps what a reader wants to see, as text that parses; of the layout not the
+  /// tensors, which grow with the model and are in the tables.
   void addMlir() {
     std::string text;
     llvm::raw_string_ostream stream(text);
-    stream << *optimizer << "\n" << *launch << "\n";
+    OwningOpRef<LayoutOp> formats = layout.clone();
+    for (auto tensor : llvm::make_early_inc_range(
+             formats->getTable().front().getOps<TensorOp>()))
+      tensor.erase();
+    stream << *optimizer << "\n" << *formats << "\n" << *launch << "\n";
     writer.addBytes(plan::SectionKind::Mlir, text);
   }
 

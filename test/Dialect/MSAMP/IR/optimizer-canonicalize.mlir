@@ -58,8 +58,8 @@ func.func @powi_one(%x: f64, %n: i64) -> (f64, f64, f64) {
 // CHECK-SAME: (%[[A:.*]]: tensor<4xf32>, %[[B:.*]]: tensor<8xf32>)
 func.func @unpack_of_pack(%a: tensor<4xf32>, %b: tensor<8xf32>) -> (tensor<4xf32>, tensor<8xf32>) {
   // CHECK-NEXT: return %[[A]], %[[B]]
-  %0 = msamp.pack %a, %b : tensor<4xf32>, tensor<8xf32> -> !msamp.bundle<@m, weight>
-  %1:2 = msamp.unpack %0 : !msamp.bundle<@m, weight> -> tensor<4xf32>, tensor<8xf32>
+  %0 = msamp.pack(%a, %b) : (tensor<4xf32>, tensor<8xf32>) -> !msamp.bundle<@m, weight>
+  %1:2 = msamp.unpack(%0) : (!msamp.bundle<@m, weight>) -> (tensor<4xf32>, tensor<8xf32>)
   return %1#0, %1#1 : tensor<4xf32>, tensor<8xf32>
 }
 
@@ -67,8 +67,8 @@ func.func @unpack_of_pack(%a: tensor<4xf32>, %b: tensor<8xf32>) -> (tensor<4xf32
 // CHECK-SAME: (%[[X:.*]]: !msamp.bundle<@m, weight>)
 func.func @pack_of_unpack(%x: !msamp.bundle<@m, weight>) -> !msamp.bundle<@m, weight> {
   // CHECK-NEXT: return %[[X]]
-  %0:2 = msamp.unpack %x : !msamp.bundle<@m, weight> -> tensor<4xf32>, tensor<8xf32>
-  %1 = msamp.pack %0#0, %0#1 : tensor<4xf32>, tensor<8xf32> -> !msamp.bundle<@m, weight>
+  %0:2 = msamp.unpack(%x) : (!msamp.bundle<@m, weight>) -> (tensor<4xf32>, tensor<8xf32>)
+  %1 = msamp.pack(%0#0, %0#1) : (tensor<4xf32>, tensor<8xf32>) -> !msamp.bundle<@m, weight>
   return %1 : !msamp.bundle<@m, weight>
 }
 
@@ -76,12 +76,12 @@ func.func @pack_of_unpack(%x: !msamp.bundle<@m, weight>) -> !msamp.bundle<@m, we
 // CHECK-LABEL: func.func @pack_of_something_else
 func.func @pack_of_something_else(%x: !msamp.bundle<@m, weight>) -> (!msamp.bundle<@m, weight>, !msamp.bundle<@m, grad>) {
   // CHECK: msamp.unpack
-  // CHECK-DAG: %[[P:.*]] = msamp.pack {{.*}} -> !msamp.bundle<@m, weight>
-  // CHECK-DAG: %[[Q:.*]] = msamp.pack {{.*}} -> !msamp.bundle<@m, grad>
+  // CHECK-DAG: %[[P:.*]] = msamp.pack{{.*}} -> !msamp.bundle<@m, weight>
+  // CHECK-DAG: %[[Q:.*]] = msamp.pack{{.*}} -> !msamp.bundle<@m, grad>
   // CHECK: return %[[P]], %[[Q]]
-  %0:2 = msamp.unpack %x : !msamp.bundle<@m, weight> -> tensor<4xf32>, tensor<4xf32>
-  %1 = msamp.pack %0#1, %0#0 : tensor<4xf32>, tensor<4xf32> -> !msamp.bundle<@m, weight>
-  %2 = msamp.pack %0#0, %0#1 : tensor<4xf32>, tensor<4xf32> -> !msamp.bundle<@m, grad>
+  %0:2 = msamp.unpack(%x) : (!msamp.bundle<@m, weight>) -> (tensor<4xf32>, tensor<4xf32>)
+  %1 = msamp.pack(%0#1, %0#0) : (tensor<4xf32>, tensor<4xf32>) -> !msamp.bundle<@m, weight>
+  %2 = msamp.pack(%0#0, %0#1) : (tensor<4xf32>, tensor<4xf32>) -> !msamp.bundle<@m, grad>
   return %1, %2 : !msamp.bundle<@m, weight>, !msamp.bundle<@m, grad>
 }
 

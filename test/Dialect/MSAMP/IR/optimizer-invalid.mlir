@@ -457,7 +457,7 @@ func.func @update_of_an_unknown_optimizer(%p: !msamp.bundle<@m, wide>) {
 
 func.func @pack_C1_result_is_wide(%a: tensor<4xf32>) {
   // expected-error @below {{'wide' is not a role that is stored}}
-  %0 = msamp.pack %a : tensor<4xf32> -> !msamp.bundle<@m, wide>
+  %0 = msamp.pack(%a) : (tensor<4xf32>) -> !msamp.bundle<@m, wide>
   return
 }
 
@@ -465,6 +465,6 @@ func.func @pack_C1_result_is_wide(%a: tensor<4xf32>) {
 
 func.func @unpack_C1_bundle_is_scalar(%b: !msamp.bundle<@m, scalar>) {
   // expected-error @below {{'scalar' is not a role that is stored}}
-  %0 = msamp.unpack %b : !msamp.bundle<@m, scalar> -> tensor<4xf32>
+  %0 = msamp.unpack(%b) : (!msamp.bundle<@m, scalar>) -> (tensor<4xf32>)
   return
 }

@@ -117,9 +117,9 @@ func.func @update(%p: !msamp.bundle<@m, wide>, %g: !msamp.bundle<@m, wide>) -> !
 
 // CHECK-LABEL: func.func @packing
 func.func @packing(%a: tensor<4xf32>, %w: !w) -> (tensor<4xf32>, !w) {
-  // CHECK: %[[B:.*]] = msamp.pack %{{.*}}, %{{.*}} : tensor<4xf32>, !msamp.scaled<4, {{.*}}> -> !msamp.bundle<@m, weight>
-  %0 = msamp.pack %a, %w : tensor<4xf32>, !w -> !msamp.bundle<@m, weight>
-  // CHECK: msamp.unpack %[[B]] : !msamp.bundle<@m, weight> -> tensor<4xf32>, !msamp.scaled<4, {{.*}}>
-  %1:2 = msamp.unpack %0 : !msamp.bundle<@m, weight> -> tensor<4xf32>, !w
+  // CHECK: %[[B:.*]] = msamp.pack(%{{.*}}, %{{.*}}) : (tensor<4xf32>, !msamp.scaled<4, {{.*}}>) -> !msamp.bundle<@m, weight>
+  %0 = msamp.pack(%a, %w) : (tensor<4xf32>, !w) -> !msamp.bundle<@m, weight>
+  // CHECK: msamp.unpack(%[[B]]) : (!msamp.bundle<@m, weight>) -> (tensor<4xf32>, !msamp.scaled<4, {{.*}}>)
+  %1:2 = msamp.unpack(%0) : (!msamp.bundle<@m, weight>) -> (tensor<4xf32>, !w)
   return %1#0, %1#1 : tensor<4xf32>, !w
 }

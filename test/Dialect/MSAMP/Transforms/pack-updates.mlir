@@ -46,10 +46,10 @@ scalars(%step: i64) {
 // CHECK-LABEL: func.func @between_other_ops
 // CHECK-SAME: (%[[W:.*]]: tensor<4xf32>, %[[G:.*]]: tensor<4xf32>) -> tensor<4xf32>
 // CHECK: %[[G2:.*]] = arith.negf %[[G]]
-// CHECK: %[[BW:.*]] = msamp.pack %[[W]]
-// CHECK: %[[BG:.*]] = msamp.pack %[[G2]]
+// CHECK: %[[BW:.*]] = msamp.pack(%[[W]]
+// CHECK: %[[BG:.*]] = msamp.pack(%[[G2]]
 // CHECK: %[[B:.*]] = msamp.wrapped_update @plain weight(%[[BW]] : {{.*}}) grad(%[[BG]] : {{.*}})
-// CHECK: %[[T:.*]] = msamp.unpack %[[B]]
+// CHECK: %[[T:.*]] = msamp.unpack(%[[B]]
 // CHECK: return %[[T]]
 func.func @between_other_ops(%w: tensor<4xf32>, %g: tensor<4xf32>) -> tensor<4xf32> {
   %n = arith.negf %g : tensor<4xf32>
