@@ -175,8 +175,14 @@ private:
     for (size_t index = 0; index < roles.size(); ++index) {
       PlanRole role{"", roles[index].kind};
       MSAMP_RETURN_IF_ERROR(readString(roles[index].name, role.name));
-      if (static_cast<size_t>(role.kind) != std::min<size_t>(index, 3))
-        return corrupt("role '" + role.name + "' is out of order");
+      constexpr const char *fixed[] = {"weight", "master_weight", "grad"};
+      if (static_cast<size_t>(role.kind) != std::min<size_t>(index, 3) ||
+          (index < 3 && role.name != fixed[index]) || role.name.empty())
+        return corrupt("role " + std::to_string(index) + " is '" + role.name +
+                       "', which does not belong there");
+      for (const PlanRole &other : result.roles)
+        if (other.name == role.name)
+          return corrupt("has two roles called '" + role.name + "'");
       result.roles.push_back(std::move(role));
     }
     return {};
@@ -248,7 +254,7 @@ private:
         (isNarrow && !isScaled) ||
         (isScaled && !isNarrow && storage.dtype != plan::DType::F16) ||
         isDelayed != (storage.history != 0) || storage.history > 1024 ||
-        storage.saturate > 1)
+        storage.saturate != (isScaled ? 1u : 0u))
       return corrupt("role '" + role.name + "' has an impossible format");
     if (role.kind == plan::RoleKind::Grad && isDelayed)
       return corrupt("gradients have no history to scale by");
