@@ -88,6 +88,11 @@ private:
     return success();
   }
 
+  /// `name`, or another where the optimizer has taken it.
+  std::string getFreeName(StringRef name) {
+    return optimizer.getSymName() == name ? (name + "_0").str() : name.str();
+  }
+
   //===--- Options -----------------------------------------------------------//
 
   LogicalResult parseOptions() {
@@ -239,7 +244,7 @@ private:
   //===--- Layout and step ---------------------------------------------------//
 
   LogicalResult addLayout() {
-    layout = LayoutOp::create(builder, loc, "model");
+    layout = LayoutOp::create(builder, loc, getFreeName("model"));
     Block *table = &layout.getTable().front();
     builder.setInsertionPointToEnd(table);
     for (auto &[name, values] : groupHyper) {
@@ -325,8 +330,9 @@ private:
       if (cast<BundleType>(type).getContent() != kGradRole)
         results.push_back(type);
     builder.setInsertionPointToEnd(module->getBody());
-    auto function = func::FuncOp::create(
-        builder, loc, "step", builder.getFunctionType(types, results));
+    auto function =
+        func::FuncOp::create(builder, loc, getFreeName("step"),
+                             builder.getFunctionType(types, results));
     Block *block = function.addEntryBlock();
     builder.setInsertionPointToStart(block);
     ValueRange arguments(block->getArguments());

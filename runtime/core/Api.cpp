@@ -23,20 +23,20 @@ static msamp_status *wrap(Status status) {
   return status.ok() ? nullptr : new msamp_status{std::move(status)};
 }
 
-/// The one status that needs no memory; freeing it does nothing.
-static msamp_status *outOfMemory() {
-  static msamp_status status{{StatusCode::Internal, "out of memory"}};
-  return &status;
-}
+/// Statuses that need no memory when there is none; freeing them does nothing.
+static msamp_status outOfMemory{{StatusCode::Internal, "out of memory"}};
+static msamp_status internalError{{StatusCode::Internal, "internal error"}};
 
 /// Runs `body`, which returns a Status.
 template <typename Body> static msamp_status *guard(Body body) noexcept {
   try {
     return wrap(body());
   } catch (const std::bad_alloc &) {
-    return outOfMemory();
-  } catch (const std::exception &error) {
-    return wrap({StatusCode::Internal, error.what()});
+    return &outOfMemory;
+  } catch (...) {
+    // The runtime itself throws nothing; what is left comes from the C++
+    // library.
+    return &internalError;
   }
 }
 
@@ -52,7 +52,7 @@ const char *msamp_status_message(const msamp_status *status) {
 }
 
 void msamp_status_free(msamp_status *status) {
-  if (status != outOfMemory())
+  if (status != &outOfMemory && status != &internalError)
     delete status;
 }
 

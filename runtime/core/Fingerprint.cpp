@@ -76,8 +76,9 @@ static uint64_t mix(uint64_t value) {
   return value ^ (value >> 31);
 }
 
-uint64_t msamp::rt::hashScale(size_t role, float scaleInv) {
-  return mix((static_cast<uint64_t>(role + 1) << 32) | bitsOf(scaleInv));
+uint64_t msamp::rt::hashScale(size_t role, uint32_t entry, float value) {
+  uint64_t key = (static_cast<uint64_t>(entry) << 8) + role + 1;
+  return mix((key << 32) | bitsOf(value));
 }
 
 uint64_t msamp::rt::hashStep(int64_t step) {

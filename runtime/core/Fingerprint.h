@@ -15,8 +15,9 @@ namespace msamp::rt {
 uint64_t hashPayloads(const Plan &plan, size_t classIndex,
                       void *const *operands, uint64_t index, uint64_t count);
 
-/// What the scale_inv of role `role`, and the step, add to a fingerprint.
-uint64_t hashScale(size_t role, float scaleInv);
+/// What the scale_inv of role `role` (entry 0), its amax history (entries from
+/// 1), and the step add to a fingerprint.
+uint64_t hashScale(size_t role, uint32_t entry, float value);
 uint64_t hashStep(int64_t step);
 
 } // namespace msamp::rt

@@ -482,7 +482,8 @@ private:
     for (const plan::Kernel &entry : kernels) {
       PlanKernel kernel{"", entry.storage_class, entry.phase, entry.isa};
       MSAMP_RETURN_IF_ERROR(readString(entry.symbol, kernel.symbol));
-      if (entry.storage_class >= std::max<size_t>(result.classes.size(), 1) ||
+      bool hasClass = entry.phase != plan::Phase::Scalars;
+      if ((hasClass && entry.storage_class >= result.classes.size()) ||
           static_cast<uint32_t>(entry.phase) > 2 ||
           static_cast<uint32_t>(entry.isa) >= plan::kNumIsas)
         return corrupt("kernel '" + kernel.symbol + "' is malformed");

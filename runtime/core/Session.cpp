@@ -45,8 +45,14 @@ Status Session::create(std::shared_ptr<const Plan> plan,
   else
     return invalidArgument("unknown backend '" + options.backend +
                            "', expected cpu or reference");
-  result.reset(new Session(std::move(plan), std::move(backend)));
+  result = create(std::move(plan), std::move(backend));
   return {};
+}
+
+std::unique_ptr<Session> Session::create(std::shared_ptr<const Plan> plan,
+                                         std::unique_ptr<Backend> backend) {
+  return std::unique_ptr<Session>(
+      new Session(std::move(plan), std::move(backend)));
 }
 
 Session::Session(std::shared_ptr<const Plan> planArgument,
@@ -137,16 +143,14 @@ Status Session::bind(const std::string &name, const std::string &key,
   return {};
 }
 
-Status Session::checkBound() const {
-  for (size_t index = 0; index < states.size(); ++index) {
-    const PlanTensor &tensor = plan->tensors[index];
-    for (size_t buffer = 0; buffer < tensor.buffers.size(); ++buffer)
-      if (!states[index].isBound[buffer])
-        return invalidArgument("buffer '" + tensor.buffers[buffer].key +
-                               "' of tensor '" + tensor.name +
-                               "' is not bound");
-  }
-  return checkOverlap();
+Status Session::checkBound(const PlanTensor &tensor, const TensorState &state,
+                           bool withGrad) {
+  for (size_t buffer = 0; buffer < tensor.buffers.size(); ++buffer)
+    if (!state.isBound[buffer] &&
+        (withGrad || tensor.buffers[buffer].role != gradRole))
+      return invalidArgument("buffer '" + tensor.buffers[buffer].key +
+                             "' of tensor '" + tensor.name + "' is not bound");
+  return {};
 }
 
 Status Session::checkOverlap() const {
@@ -227,16 +231,24 @@ Status Session::initialize(const std::string &name, const float *param,
     return invalidArgument("tensor '" + name + "' has " +
                            std::to_string(tensor.numElements) +
                            " elements, got " + std::to_string(count));
-  for (size_t buffer = 0; buffer < tensor.buffers.size(); ++buffer)
-    if (!state.isBound[buffer] && tensor.buffers[buffer].role != gradRole)
-      return invalidArgument("buffer '" + tensor.buffers[buffer].key +
-                             "' of tensor '" + name + "' is not bound");
+  MSAMP_RETURN_IF_ERROR(checkBound(tensor, state, /*withGrad=*/false));
   for (uint64_t i = 0; i < tensor.numElements; ++i)
     if (!std::isfinite(param[i]))
       return invalidArgument("parameter '" + name + "' is " +
                              std::to_string(param[i]) + " at element " +
                              std::to_string(i));
   size_t paramRole = plan->paramRole(tensor.classIndex);
+  for (size_t role : {weightRole, paramRole}) {
+    const plan::Storage &storage = plan->storage(tensor.classIndex, role);
+    for (uint64_t i = 0;
+         storage.scaling == Scaling::None && i < tensor.numElements; ++i)
+      if (!std::isfinite(decode(storage.dtype, encode(storage.dtype, param[i],
+                                                      storage.saturate))))
+        return invalidArgument("parameter '" + name + "' is " +
+                               std::to_string(param[i]) + " at element " +
+                               std::to_string(i) + ", too large for " +
+                               Plan::describe(storage));
+  }
   storeCurrent(tensor, state, paramRole, param);
   if (paramRole == masterRole) {
     // As a step does it: the weight comes from the master as stored.
@@ -368,6 +380,14 @@ Status Session::prepareTask(size_t index, double gradScale) {
   MSAMP_RETURN_IF_ERROR(checkState(tensor, state));
   MSAMP_RETURN_IF_ERROR(backend->computeScalars(
       *state.step + 1, groupHypers[tensor.group].data(), task.uniforms.data()));
+  for (size_t index = 0; index < plan->numScalars; ++index)
+    if (!std::isfinite(task.uniforms[index]))
+      return invalidArgument(
+          "the hyper-parameters of group '" + plan->groups[tensor.group].name +
+          "' make scalar " + std::to_string(index) + " of optimizer '" +
+          plan->optimizer + "' " + std::to_string(task.uniforms[index]) +
+          " at step " + std::to_string(*state.step + 1) + " of tensor '" +
+          tensor.name + "'");
   std::fill(task.results.begin(), task.results.end(), 0);
   task.operands = state.payload;
   for (size_t role = 0; role < plan->roles.size(); ++role) {
@@ -442,19 +462,23 @@ Status Session::run(double gradScale, StepReport &report) {
   report.skippedInARow = skippedInARow;
   if (isPoisoned)
     return {StatusCode::Poisoned,
-            "an earlier step failed half way; load the state again"};
+            "an earlier step failed half way; make a new session and load the "
+            "state again"};
   if (!(gradScale > 0.0) || !std::isfinite(gradScale))
     return invalidArgument("grad_scale is " + std::to_string(gradScale) +
                            ", expected a positive number");
-  if (!isChecked)
-    MSAMP_RETURN_IF_ERROR(checkBound());
+  if (!isChecked) {
+    for (size_t index = 0; index < states.size(); ++index)
+      MSAMP_RETURN_IF_ERROR(
+          checkBound(plan->tensors[index], states[index], /*withGrad=*/true));
+    MSAMP_RETURN_IF_ERROR(checkOverlap());
+  }
   isChecked = true;
 
   std::vector<size_t> active;
   std::vector<TensorTask *> reduceTasks, storeTasks;
   for (size_t index = 0; index < states.size(); ++index) {
-    if (!states[index].payload[gradRole] &&
-        plan->tensors[index].numElements != 0) {
+    if (!states[index].payload[gradRole]) {
       ++report.tensorsWithoutGrad;
       continue;
     }
@@ -478,6 +502,8 @@ Status Session::run(double gradScale, StepReport &report) {
     report.skippedTotal = ++skippedTotal;
     report.skippedInARow = ++skippedInARow;
     reportOverflow(index, report);
+    for (size_t other : active)
+      forgetGradient(states[other]);
     return {};
   }
   for (size_t index : active) {
@@ -488,13 +514,17 @@ Status Session::run(double gradScale, StepReport &report) {
           floatOf(static_cast<uint32_t>(
               task.results[plan::resultIndex(role, RoleResult::Amax)]));
   }
-  if (Status status = backend->runPhase(plan::Phase::Store, storeTasks);
-      !status.ok()) {
-    isPoisoned = true;
-    return status;
-  }
-  for (size_t index : active)
+  // Whatever ends the store phase early, by a status or otherwise, leaves
+  // tensors half updated.
+  isPoisoned = true;
+  MSAMP_RETURN_IF_ERROR(backend->runPhase(plan::Phase::Store, storeTasks));
+  for (size_t index : active) {
     commit(index, report);
+    // What was known of this gradient says nothing of the buffer's next
+    // contents.
+    forgetGradient(states[index]);
+  }
+  isPoisoned = false;
   report.applied = true;
   report.skippedInARow = skippedInARow = 0;
   return {};
@@ -527,6 +557,7 @@ void Session::commit(size_t index, StepReport &report) {
     stats.flushed = result(RoleResult::Flushed);
     if (storage.scaling == Scaling::None) {
       stats = {};
+      stats.scale = 1.0f;
       continue;
     }
     if (role == gradRole) {
@@ -535,6 +566,7 @@ void Session::commit(size_t index, StepReport &report) {
       continue;
     }
     // An empty tensor runs no kernel and keeps its scale.
+    stats.scale = 1.0f / *state.scaleInv[role];
     if (uint64_t scale = result(RoleResult::Scale)) {
       stats.scale = floatOf(static_cast<uint32_t>(scale));
       *state.scaleInv[role] = 1.0f / stats.scale;
@@ -574,10 +606,14 @@ Status Session::roleStats(const std::string &name, const std::string &role,
 uint64_t Session::hashMetadata(const PlanTensor &tensor,
                                const TensorState &state) const {
   uint64_t sum = hashStep(*state.step);
-  for (size_t role = 0; role < plan->roles.size(); ++role)
-    if (role != gradRole &&
-        plan->storage(tensor.classIndex, role).scaling != Scaling::None)
-      sum += hashScale(role, *state.scaleInv[role]);
+  for (size_t role = 0; role < plan->roles.size(); ++role) {
+    const plan::Storage &storage = plan->storage(tensor.classIndex, role);
+    if (role == gradRole || storage.scaling == Scaling::None)
+      continue;
+    sum += hashScale(role, 0, *state.scaleInv[role]);
+    for (uint32_t entry = 0; entry < storage.history; ++entry)
+      sum += hashScale(role, entry + 1, state.history[role][entry]);
+  }
   return sum;
 }
 
@@ -594,9 +630,9 @@ Status Session::computeFingerprint(const std::string &name,
                                    uint64_t &result) const {
   size_t index;
   MSAMP_RETURN_IF_ERROR(findTensor(name, index));
-  MSAMP_RETURN_IF_ERROR(checkBound());
   const PlanTensor &tensor = plan->tensors[index];
   const TensorState &state = states[index];
+  MSAMP_RETURN_IF_ERROR(checkBound(tensor, state, /*withGrad=*/false));
   result = hashPayloads(*plan, tensor.classIndex, state.payload.data(), 0,
                         tensor.numElements) +
            hashMetadata(tensor, state);

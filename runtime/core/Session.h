@@ -37,7 +37,7 @@ struct StepReport {
 /// See msamp_role_stats.
 struct RoleStats {
   float amax = 0;
-  float scale = 1;
+  float scale = 0; // 0: no step applied yet
   uint64_t saturated = 0;
   uint64_t flushed = 0;
 };
@@ -48,7 +48,13 @@ public:
                        const SessionOptions &options,
                        std::unique_ptr<Session> &result);
 
+  /// A session over a backend of the caller's.
+  static std::unique_ptr<Session> create(std::shared_ptr<const Plan> plan,
+                                         std::unique_ptr<Backend> backend);
+
   const Plan &getPlan() const { return *plan; }
+  /// Whether a step failed half way: neither run nor save then.
+  bool poisoned() const { return isPoisoned; }
   std::string describeBackend() const { return backend->describe(); }
 
   /// See the functions of the same names in api.h.
@@ -96,7 +102,8 @@ private:
   Status findTensor(const std::string &name, size_t &index) const;
   /// Forgets what is known about a gradient that is replaced.
   static void forgetGradient(TensorState &state);
-  Status checkBound() const;
+  static Status checkBound(const PlanTensor &tensor, const TensorState &state,
+                           bool withGrad);
   Status checkOverlap() const;
   Status checkState(const PlanTensor &tensor, const TensorState &state) const;
   Status prepareTask(size_t index, double gradScale);

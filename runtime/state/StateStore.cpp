@@ -121,7 +121,28 @@ Status StateStore::initialize(Session &session, const SafetensorsFile &params) {
   return checkNoOthers(params, names);
 }
 
-Status StateStore::load(Session &session, const SafetensorsFile &file) {
+void StateStore::noteHyperChanges(const Session &session,
+                                  const std::string &saved,
+                                  std::vector<std::string> &notes) const {
+  Json values = Json::parse(saved, nullptr, false);
+  for (size_t group = 0; group < plan->groups.size(); ++group)
+    for (size_t index = 0; index < plan->hypers.size(); ++index) {
+      const std::string &groupName = plan->groups[group].name;
+      const std::string &name = plan->hypers[index].name;
+      Json *entry = nullptr;
+      if (values.is_object() && values.contains(groupName) &&
+          values[groupName].is_object() && values[groupName].contains(name))
+        entry = &values[groupName][name];
+      double now = session.hyper(group, index);
+      if (entry && entry->is_number() && entry->get<double>() != now)
+        notes.push_back("'" + name + "' of group '" + groupName + "' was " +
+                        entry->dump() + " when the state was saved and is " +
+                        Json(now).dump() + " now");
+    }
+}
+
+Status StateStore::load(Session &session, const SafetensorsFile &file,
+                        std::vector<std::string> &notes) {
   auto metadata = [&](const char *key) -> std::string {
     auto found = file.metadata().find(key);
     return found == file.metadata().end() ? "" : found->second;
@@ -155,6 +176,7 @@ Status StateStore::load(Session &session, const SafetensorsFile &file) {
   }
   MSAMP_RETURN_IF_ERROR(checkNoOthers(file, names));
 
+  noteHyperChanges(session, metadata("msamp.hyper"), notes);
   Json fingerprints =
       Json::parse(metadata("msamp.fingerprints"), nullptr, false);
   if (!fingerprints.is_object())
@@ -229,6 +251,9 @@ Status StateStore::setGradient(Session &session, size_t tensor,
 }
 
 Status StateStore::save(Session &session, const std::string &path) {
+  if (session.poisoned())
+    return {StatusCode::Poisoned,
+            "a step failed half way; its state is not worth saving"};
   std::vector<SafetensorsEntry> entries;
   Json fingerprints = Json::object(), formats = Json::object(),
        hyper = Json::object();

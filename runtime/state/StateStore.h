@@ -25,12 +25,15 @@ public:
   /// plan.
   Status allocate(Session &session);
 
-  /// Initial state from a file of parameters, one for each tensor, in F32, F16 or
-  /// BF16.
+  /// Initial state from a file of parameters, one for each tensor, in F32, F16
+  /// or BF16.
   Status initialize(Session &session, const SafetensorsFile &params);
 
-  /// State from a file that save wrote. Fingerprints must match.
-  Status load(Session &session, const SafetensorsFile &file);
+  /// State from a file that save wrote. Fingerprints must match. `notes`
+  /// receives what is legal but may surprise: hyper-parameters that differ from
+  /// the saved.
+  Status load(Session &session, const SafetensorsFile &file,
+              std::vector<std::string> &notes);
 
   /// Sets the gradients of the next step from `file`: f32 for any format (and
   /// quantized here), else the plan's format, with NAME.scale_inv if scaled.
@@ -50,6 +53,8 @@ private:
   using Memory = std::unique_ptr<void, Free>;
 
   Status bind(Session &session, size_t tensor, size_t buffer, void *data);
+  void noteHyperChanges(const Session &session, const std::string &saved,
+                        std::vector<std::string> &notes) const;
   Status setGradient(Session &session, size_t tensor,
                      const SafetensorsFile &file, const SafetensorsView &view);
 

@@ -15,7 +15,6 @@
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/SourceMgr.h"
-#include "llvm/Support/ToolOutputFile.h"
 
 #include <csignal>
 
@@ -136,15 +135,19 @@ static LogicalResult checkOptions() {
   return success();
 }
 
-static LogicalResult writeMLIR(ModuleOp module) {
-  std::string message;
-  auto file =
-      openOutputFile(output.empty() ? "-" : output.getValue(), &message);
-  if (!file)
-    return fail(message);
-  module.print(file->os());
-  file->keep();
-  return success();
+/// Writes `bytes` to the output file, or to standard output.
+static LogicalResult write(StringRef bytes) {
+  if (!output.empty() && output != "-") {
+    if (llvm::Error error = writeFileAtomically(output, bytes))
+      return fail(llvm::toString(std::move(error)));
+    return success();
+  }
+  llvm::outs() << bytes;
+  llvm::outs().flush();
+  std::error_code error = llvm::outs().error();
+  llvm::outs().clear_error();
+  return error ? fail("cannot write to standard output: " + error.message())
+               : success();
 }
 
 static LogicalResult compile() {
@@ -161,8 +164,11 @@ static LogicalResult compile() {
   OwningOpRef<ModuleOp> module = getModule(context, sources);
   if (!module || failed(verify(*module)))
     return failure();
-  if (emit == Emit::MLIR)
-    return writeMLIR(*module);
+  if (emit == Emit::MLIR) {
+    std::string text;
+    llvm::raw_string_ostream(text) << *module;
+    return write(text);
+  }
   // A kind without a filter of its own is off, whatever `all` says.
   remark::RemarkCategories categories;
   categories.passed = categories.missed = "msamp-.*";
@@ -178,13 +184,7 @@ static LogicalResult compile() {
   FailureOr<std::string> plan = serializeStepPlan(*module);
   if (failed(plan))
     return failure();
-  if (output == "-") {
-    llvm::outs() << *plan;
-    return success();
-  }
-  if (llvm::Error error = writeStepPlanFile(output, *plan))
-    return fail(llvm::toString(std::move(error)));
-  return success();
+  return write(*plan);
 }
 
 int main(int argc, char **argv) {

@@ -183,7 +183,11 @@ static int dump(int argc, char **argv) {
                   .c_str());
   else
     printText(*plan, path);
-  return 0;
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout))
+    return 0;
+  std::fprintf(stderr,
+               "msamp-plan-dump: error: cannot write to standard output\n");
+  return 1;
 }
 
 int main(int argc, char **argv) {

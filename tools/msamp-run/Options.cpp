@@ -67,9 +67,11 @@ static Status parseHyper(const std::string &text, Options &options) {
     if (equals == std::string::npos)
       return invalidArgument("--hyper has '" + part +
                              "', expected NAME=NUMBER");
-    double value;
-    MSAMP_RETURN_IF_ERROR(parseNumber("--hyper " + part.substr(0, equals),
-                                      part.substr(equals + 1), value));
+    std::string number = part.substr(equals + 1);
+    double value = number == "true";
+    if (number != "true" && number != "false")
+      MSAMP_RETURN_IF_ERROR(
+          parseNumber("--hyper " + part.substr(0, equals), number, value));
     options.hyper.emplace_back(part.substr(0, equals), value);
   }
   return {};

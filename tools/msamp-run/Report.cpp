@@ -59,12 +59,16 @@ void Report::printRole(size_t role) const {
     roleBytes +=
         static_cast<double>(tensor.numElements * dtypeSize(storage.dtype));
     RoleStats stats;
-    if (storage.scaling == plan::Scaling::None || tensor.numElements == 0 ||
-        !session.roleStats(tensor.name, plan.roles[role].name, stats).ok())
+    if (storage.scaling == plan::Scaling::None || tensor.numElements == 0)
       continue;
     isScaled = true;
+    if (!session.roleStats(tensor.name, plan.roles[role].name, stats).ok() ||
+        stats.scale == 0)
+      continue; // no step yet
     leastAmax = std::min(leastAmax, stats.amax);
-    mostAmax = std::max(mostAmax, stats.amax);
+    // As bits, so that a NaN is the largest of all.
+    if (bitsOf(stats.amax) > bitsOf(mostAmax))
+      mostAmax = stats.amax;
     leastScale = std::min(leastScale, stats.scale);
     mostScale = std::max(mostScale, stats.scale);
     sum.saturated += stats.saturated;
@@ -74,8 +78,8 @@ void Report::printRole(size_t role) const {
     return;
   std::printf("  %-16s %6.3f", plan.roles[role].name.c_str(),
               roleBytes / total);
-  if (!isScaled) {
-    std::printf("  (unscaled)\n");
+  if (!isScaled || mostScale == 0) {
+    std::printf("  (%s)\n", isScaled ? "no step applied" : "unscaled");
     return;
   }
   std::printf("  %9.3g .. %-9.3g  2^%-3d .. 2^%-3d", leastAmax, mostAmax,
@@ -106,8 +110,8 @@ Status Report::finish(bool perTensor) {
                 seconds * 1e3 / static_cast<double>(steps - skipped),
                 static_cast<double>(elements) / seconds / 1e6,
                 static_cast<double>(bytes) / seconds / 1e9);
-  std::printf("\n  %-16s %6s  %-22s  %-14s  %10s %10s\n", "role", "B/par.",
-              "amax", "scale", "saturated", "flushed");
+  std::printf("\nin the last step:\n  %-16s %6s  %-22s  %-14s  %10s %10s\n",
+              "role", "B/par.", "amax", "scale", "saturated", "flushed");
   for (size_t role = 0; role < plan.roles.size(); ++role)
     printRole(role);
   std::printf("\nfingerprint %016" PRIx64 " (sum over tensors)\n", fingerprint);

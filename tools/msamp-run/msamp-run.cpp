@@ -50,7 +50,10 @@ static Status runPlan(const Options &options) {
     MSAMP_RETURN_IF_ERROR(store.initialize(*session, input));
   } else {
     MSAMP_RETURN_IF_ERROR(SafetensorsFile::open(options.load, input));
-    MSAMP_RETURN_IF_ERROR(store.load(*session, input));
+    std::vector<std::string> notes;
+    MSAMP_RETURN_IF_ERROR(store.load(*session, input, notes));
+    for (const std::string &note : notes)
+      std::printf("note: %s\n", note.c_str());
   }
   Report report(*session);
   MSAMP_RETURN_IF_ERROR(runSteps(*session, store, options, report));
@@ -71,6 +74,8 @@ int main(int argc, char **argv) {
     }
     if (status.ok())
       status = runPlan(options);
+    if (status.ok() && std::fflush(stdout) != 0)
+      status = ioError("cannot write to standard output");
     if (status.ok())
       return 0;
     std::fflush(stdout);

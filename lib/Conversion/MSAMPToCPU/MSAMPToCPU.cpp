@@ -1,10 +1,10 @@
 // Kernels of a launch to CPU functions, one for each instruction set.
 // Before: kernels have phases.
-// After:  a nested module @cpu of llvm.func ops over vectors of 16 elements, in
-//         which only decode and encode are msamp's.
-// A kernel's region is emitted twice, for 16 lanes and for one: the tail then
-// has the bits of the body by construction, and needs no mask. What is uniform
-// stays scalar and is computed once a call.
+// After:  a nested module @cpu of llvm.func ops over vectors of 8 or 16
+//         elements, in which only decode and encode are msamp's.
+// A kernel's region is emitted twice, for a vector and for one element: the
+// tail has the bits of the body by construction, and needs no mask. What is
+// uniform stays scalar and is computed once a call.
 
 #include "msamp/Conversion/Passes.h"
 #include "msamp_rt/plan_format.h"
@@ -596,7 +596,13 @@ struct ConvertMSAMPToCPU
     if (!launch.getSchedule())
       return launch.emitOpError(
           "has no schedule; run msamp-split-phases first");
-    if (symbols.lookup("cpu"))
+    if (Operation *taken = symbols.lookup("cpu");
+        isa_and_nonnull<OptimizerOp, LayoutOp>(taken)) {
+      InFlightDiagnostic diagnostic =
+          launch.emitOpError("needs the name @cpu for its native code");
+      diagnostic.attachNote(taken->getLoc()) << "which this op has";
+      return diagnostic;
+    } else if (taken)
       return launch.emitOpError("is a second launch; a plan holds one");
     OpBuilder builder(launch);
     auto module = ModuleOp::create(launch.getLoc(), "cpu");

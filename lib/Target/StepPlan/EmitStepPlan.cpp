@@ -23,7 +23,7 @@ struct EmitStepPlan : public mlir::msamp::impl::EmitStepPlanBase<EmitStepPlan> {
     FailureOr<std::string> bytes = serializeStepPlan(getOperation());
     if (failed(bytes))
       return signalPassFailure();
-    if (llvm::Error error = writeStepPlanFile(output, *bytes)) {
+    if (llvm::Error error = writeFileAtomically(output, *bytes)) {
       getOperation().emitError(llvm::toString(std::move(error)));
       signalPassFailure();
     }

@@ -275,8 +275,8 @@ private:
     return success();
   }
 
-  /// Keeps what a reader wants to see, as text that parses; of the layout not the
-  /// tensors, which grow with the model and are in the tables.
+  /// Keeps what a reader wants to see, as text that parses; of the layout not
+  /// the tensors, which grow with the model and are in the tables.
   void addMlir() {
     std::string text;
     llvm::raw_string_ostream stream(text);
@@ -317,31 +317,4 @@ FailureOr<std::string> mlir::msamp::serializeStepPlan(ModuleOp module) {
   if (!cpu)
     return launch.emitOpError("has no @cpu; run convert-msamp-to-cpu first");
   return PlanBuilder(launch, layout, optimizer, cpu).build();
-}
-
-llvm::Error mlir::msamp::writeStepPlanFile(StringRef path, StringRef bytes) {
-  auto fail = [&](llvm::Error error) {
-    return llvm::createStringError("cannot write " + path + ": " +
-                                   llvm::toString(std::move(error)));
-  };
-  llvm::Expected<llvm::sys::fs::TempFile> temporary =
-      llvm::sys::fs::TempFile::create(path + ".tmp-%%%%%%%%",
-                                      llvm::sys::fs::all_read |
-                                          llvm::sys::fs::all_write);
-  if (!temporary)
-    return fail(temporary.takeError());
-  llvm::raw_fd_ostream stream(temporary->FD, /*shouldClose=*/false);
-  stream << bytes;
-  stream.flush();
-  std::error_code error = stream.error();
-  stream.clear_error();
-  if (!error && ::fsync(temporary->FD) != 0)
-    error = std::error_code(errno, std::generic_category());
-  if (error) {
-    llvm::consumeError(temporary->discard());
-    return fail(llvm::errorCodeToError(error));
-  }
-  if (llvm::Error failure = temporary->keep(path))
-    return fail(std::move(failure));
-  return llvm::Error::success();
 }

@@ -36,16 +36,9 @@ bool isSupported(plan::Isa isa) {
   case plan::Isa::X86_64:
     return true;
   case plan::Isa::X86_64_V3:
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-           __builtin_cpu_supports("f16c");
+    return __builtin_cpu_supports("x86-64-v3");
   case plan::Isa::X86_64_V4:
-    return isSupported(plan::Isa::X86_64_V3) &&
-           __builtin_cpu_supports("avx512f") &&
-           __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512cd") &&
-           __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl");
+    return __builtin_cpu_supports("x86-64-v4");
   }
 #endif
   (void)isa;

@@ -13,10 +13,12 @@ using namespace msamp::rt;
 NativeObject::~NativeObject() {
   if (handle)
     ::dlclose(handle);
+  if (file >= 0)
+    ::close(file);
 }
 
 Status NativeObject::load(const std::vector<std::byte> &bytes) {
-  int file = ::memfd_create("msamp-step", MFD_CLOEXEC);
+  file = ::memfd_create("msamp-step", MFD_CLOEXEC);
   if (file < 0)
     return ioError(
         std::string("cannot create a memory file for native code: ") +
@@ -36,7 +38,6 @@ Status NativeObject::load(const std::vector<std::byte> &bytes) {
   const char *reason = done != bytes.size() ? std::strerror(errno)
                        : handle             ? nullptr
                                             : ::dlerror();
-  ::close(file);
   if (handle)
     return {};
   return {StatusCode::Unimplemented,

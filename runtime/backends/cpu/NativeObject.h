@@ -27,6 +27,9 @@ public:
 
 private:
   void *handle = nullptr;
+  /// Open as long as the object is loaded: the loader knows objects by path,
+  /// and the path is the descriptor's number.
+  int file = -1;
 };
 
 } // namespace msamp::rt

@@ -39,7 +39,7 @@ typedef enum msamp_status_code {
   MSAMP_UNIMPLEMENTED = 4,
   /* The operating system refused a file operation. */
   MSAMP_IO_ERROR = 5,
-  /* An earlier step failed half way; the state must be bound anew. */
+  /* An earlier step failed half way; make a new session and load the state. */
   MSAMP_POISONED = 6,
   /* A defect of msamp. */
   MSAMP_INTERNAL = 7
@@ -177,8 +177,8 @@ MSAMP_RT_EXPORT msamp_status *msamp_session_run(msamp_session *session,
 
 /* Statistics of one role of one tensor, from its last applied step. */
 typedef struct msamp_role_stats {
-  float amax;         /* largest magnitude before quantization */
-  float scale;        /* 1 / scale_inv; 1 for unscaled formats */
+  float amax;  /* largest magnitude before quantization */
+  float scale; /* 1 / scale_inv; 1 if unscaled, 0 before the first step */
   uint64_t saturated; /* elements limited to the largest finite value */
   uint64_t flushed;   /* non-zero elements stored as zero */
 } msamp_role_stats;

@@ -12,7 +12,7 @@
 
 // NONE: error: msamp-emit-step-plan needs an 'output' path
 // MISSING: error: cannot write {{.*}}/missing/a.msplan: No such file or directory
-// FOLDER: error: cannot write {{.*}}/folder: {{.*}}directory
+// FOLDER: error: cannot write {{.*}}/folder: not a regular file
 
 // FILES: {{^}}..{{$}}
 // FILES-NEXT: {{^}}a.msplan{{$}}

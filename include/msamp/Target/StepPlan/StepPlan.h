@@ -23,8 +23,9 @@ namespace mlir::msamp {
 FailureOr<std::string> serializeStepPlan(ModuleOp module);
 
 /// Writes `bytes` to `path` by way of a temporary file that is synced and
-/// renamed, so that an existing file is replaced whole or not at all.
-llvm::Error writeStepPlanFile(StringRef path, StringRef bytes);
+/// renamed, so that an existing file is replaced whole or not at all. Anything
+/// there but a regular file, or a link to one, is refused.
+llvm::Error writeFileAtomically(StringRef path, StringRef bytes);
 
 } // namespace mlir::msamp
 

@@ -210,9 +210,14 @@ static LogicalResult verifyArguments(Operation *op, StringRef region,
 static LogicalResult verifyClosedBlock(Operation *op, StringRef region,
                                        Block &block, Type type,
                                        std::optional<size_t> count) {
-  for (Operation &nested : block)
+  for (Operation &nested : block) {
     if (failed(verifyClosedOp(&nested, type.isF32())))
       return failure();
+    for (Value operand : nested.getOperands())
+      if (operand.getParentBlock() != &block)
+        return nested.emitOpError()
+               << "in '" << region << "' uses a value from outside of it";
+  }
   auto yield =
       block.empty() ? nullptr : dyn_cast<YieldOp>(block.getTerminator());
   if (!yield)

@@ -42,7 +42,6 @@ static bool canPack(WrappedUpdateOp first, WrappedUpdateOp second) {
   };
   return first.getOptimizer() == second.getOptimizer() &&
          first.getStates().size() == second.getStates().size() &&
-         !first.getMasterWeight() == !second.getMasterWeight() &&
          sameRegion(first.getPre(), second.getPre()) &&
          sameRegion(first.getPost(), second.getPost());
 }
@@ -161,40 +160,62 @@ struct PackUpdates : public mlir::msamp::impl::PackUpdatesBase<PackUpdates> {
     WrappedUpdateOp first = group.front(), last = group.back();
     OpBuilder builder(last);
     auto layoutRef = FlatSymbolRefAttr::get(layout.getSymNameAttr());
-    // Packs operand `index` of every update.
-    auto packOperand = [&](StringRef role, unsigned index) -> Value {
+    // Packs what `get` picks of every update.
+    auto packOperands = [&](StringRef role, auto get) -> Value {
       SmallVector<Value> tensors;
       for (WrappedUpdateOp update : group)
-        tensors.push_back(update->getOperand(index));
+        tensors.push_back(get(update));
       return PackOp::create(builder, last.getLoc(),
                             BundleType::get(&getContext(), layoutRef,
                                             builder.getStringAttr(role)),
                             tensors);
     };
-    unsigned next = 0;
-    Value weight = packOperand(kWeightRole, next++);
-    Value master = first.getMasterWeight()
-                       ? packOperand(kMasterWeightRole, next++)
-                       : Value();
-    Value grad = packOperand(kGradRole, next++);
+    bool hasMaster = llvm::any_of(group, [](WrappedUpdateOp update) {
+      return static_cast<bool>(update.getMasterWeight());
+    });
+    Value weight = packOperands(
+        kWeightRole, [](WrappedUpdateOp update) { return update.getWeight(); });
+    // A tensor without a master of its own has its weight for one.
+    Value master;
+    if (hasMaster)
+      master = packOperands(kMasterWeightRole, [](WrappedUpdateOp update) {
+        Value own = update.getMasterWeight();
+        return own ? own : Value(update.getWeight());
+      });
+    Value grad = packOperands(
+        kGradRole, [](WrappedUpdateOp update) { return update.getGrad(); });
     SmallVector<Value> states;
-    for (auto state : optimizer.getStates().getAsRange<StateAttr>())
-      states.push_back(packOperand(state.getName(), next++));
+    for (auto [index, state] :
+         llvm::enumerate(optimizer.getStates().getAsRange<StateAttr>()))
+      states.push_back(packOperands(state.getName(),
+                                    [index = index](WrappedUpdateOp update) {
+                                      return update.getStates()[index];
+                                    }));
     auto bundled = WrappedUpdateOp::create(builder, last.getLoc(),
                                            first.getOptimizerAttr(), weight,
                                            master, grad, states, StringAttr());
     IRMapping mapping;
     first.getPre().cloneInto(&bundled.getPre(), mapping);
     first.getPost().cloneInto(&bundled.getPost(), mapping);
+    // Results are weight, master if there is one, states. An update without a
+    // master has no result for the bundle's second.
     for (auto [index, bundle] : llvm::enumerate(bundled.getUpdated())) {
+      SmallVector<Value> results;
       SmallVector<Type> types;
-      for (WrappedUpdateOp update : group)
-        types.push_back(update->getResult(index).getType());
-      auto unpack = UnpackOp::create(builder, last.getLoc(), types, bundle);
-      for (auto [update, tensor] : llvm::zip(group, unpack.getTensors())) {
-        Value result = WrappedUpdateOp(update)->getResult(index);
-        result.replaceAllUsesWith(tensor);
+      for (WrappedUpdateOp update : group) {
+        bool lacksMaster = hasMaster && !update.getMasterWeight();
+        bool isMaster = hasMaster && index == 1;
+        results.push_back(
+            lacksMaster && isMaster
+                ? Value()
+                : update->getResult(index - (lacksMaster && index > 1)));
+        types.push_back(results.back() ? results.back().getType()
+                                       : update.getWeight().getType());
       }
+      auto unpack = UnpackOp::create(builder, last.getLoc(), types, bundle);
+      for (auto [result, tensor] : llvm::zip(results, unpack.getTensors()))
+        if (result)
+          result.replaceAllUsesWith(tensor);
     }
     for (WrappedUpdateOp update : group)
       update.erase();
@@ -206,7 +227,8 @@ struct PackUpdates : public mlir::msamp::impl::PackUpdatesBase<PackUpdates> {
     Block &block = function.getBody().front();
     auto isWholeArgument = [&](Value value) {
       auto argument = dyn_cast<BlockArgument>(value);
-      return argument && argument.getOwner() == &block && argument.hasOneUse();
+      return argument && argument.getOwner() == &block &&
+             llvm::all_of(argument.getUsers(), llvm::IsaPred<PackOp>);
     };
     auto terminator = cast<func::ReturnOp>(block.getTerminator());
     SmallVector<PackOp> packs(block.getOps<PackOp>());
@@ -220,6 +242,8 @@ struct PackUpdates : public mlir::msamp::impl::PackUpdatesBase<PackUpdates> {
     size_t returned = 0;
     for (UnpackOp unpack : unpacks)
       for (Value tensor : unpack.getTensors()) {
+        if (tensor.use_empty())
+          continue;
         if (!tensor.hasOneUse() || *tensor.user_begin() != terminator)
           return;
         ++returned;

@@ -1,10 +1,10 @@
 // Splits whole kernels at reductions whose results they need.
 // Before: a kernel may use the result of a reduction over its own elements.
-// After:  a reduce kernel that computes the reductions and stores nothing, and
-// a
+// After:  a reduce kernel that computes the reductions and stores nothing; a
 //         store kernel that gets their results as uniforms and computes again
-//         what it needs. Computing twice moves 18 bytes where 12 would do, but
-//         keeps nothing between the phases.
+//         what it needs. Computing twice keeps nothing between the phases, but
+//         reads every operand again (18 bytes where 12 would do); a runtime may
+//         leave the reduce phase out where nothing it finds is needed.
 
 #include "msamp/Dialect/MSAMP/Transforms/Passes.h"
 

@@ -35,8 +35,8 @@ inline constexpr llvm::StringLiteral kWeightRole = "weight";
 inline constexpr llvm::StringLiteral kMasterWeightRole = "master_weight";
 inline constexpr llvm::StringLiteral kGradRole = "grad";
 
-/// Succeeds if `op` may appear in an optimizer or wrapper region, elementwise or
-/// per tensor; otherwise reports an error that names it.
+/// Succeeds if `op` may appear in an optimizer or wrapper region, elementwise
+/// or per tensor; otherwise reports an error that names it.
 LogicalResult verifyClosedOp(Operation *op, bool isElementwise);
 
 } // namespace mlir::msamp
