@@ -7,7 +7,6 @@ the one header that both halves share.
 """
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -64,16 +63,14 @@ def rule_for(path, rules):
 
 
 def check(root):
-    listed = subprocess.run(
-        ["git", "-C", str(root), "ls-files", "-co", "--exclude-standard"],
-        capture_output=True, text=True, check=True).stdout.split("\n")
-    files = [name for name in listed if name.endswith((".h", ".cpp"))
-             and not name.startswith(("runtime/test/", "test/"))]
+    files = [path.relative_to(root).as_posix()
+             for folder in ("include", "lib", "runtime", "tools")
+             for path in sorted((root / folder).rglob("*"))
+             if path.suffix in (".h", ".cpp")]
+    files = [name for name in files if not name.startswith("runtime/test/")]
     problems = []
     for name in files:
         path = root / name
-        if not path.exists():
-            continue
         allowed = rule_for(name, ALLOWED)
         forbidden = rule_for(name, FORBIDDEN)
         for number, line in enumerate(
@@ -95,9 +92,14 @@ def check(root):
 
 
 def main():
-    root = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    arguments = [argument for argument in sys.argv[1:]
+                 if argument != "--quiet"]
+    root = Path(arguments[0] if arguments else ".").resolve()
     problems, count = check(root)
-    print("\n".join(problems) or f"layering of {count} files is as documented")
+    if problems:
+        print("\n".join(problems))
+    elif "--quiet" not in sys.argv:
+        print(f"layering of {count} files is as documented")
     return 1 if problems else 0
 
 

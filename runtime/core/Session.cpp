@@ -204,17 +204,39 @@ Status Session::checkOverlap() const {
 // State from f32 values
 //===----------------------------------------------------------------------===//
 
+/// The scale that current scaling gives `values`; 1 for unscaled formats.
+static float currentScale(const plan::Storage &storage, const float *values,
+                          uint64_t count) {
+  if (storage.scaling == Scaling::None)
+    return 1.0f;
+  uint32_t amax = 0;
+  for (uint64_t i = 0; i < count; ++i)
+    amax = std::max(amax, magnitudeBits(values[i]));
+  return computeScale(floatOf(amax), 1.0f, storage.dtype);
+}
+
+/// Fails if an unscaled format turns one of `values` into an infinity.
+Status Session::checkRange(const PlanTensor &tensor, size_t role,
+                           const float *values) const {
+  const plan::Storage &storage = plan->storage(tensor.classIndex, role);
+  if (storage.scaling != Scaling::None)
+    return {};
+  for (uint64_t i = 0; i < tensor.numElements; ++i)
+    if (!std::isfinite(decode(
+            storage.dtype, encode(storage.dtype, values[i], storage.saturate))))
+      return invalidArgument("parameter '" + tensor.name + "' is " +
+                             std::to_string(values[i]) + " at element " +
+                             std::to_string(i) + ", too large for " +
+                             Plan::describe(storage));
+  return {};
+}
+
 void Session::storeCurrent(const PlanTensor &tensor, TensorState &state,
                            size_t role, const float *values) {
   const plan::Storage &storage = plan->storage(tensor.classIndex, role);
-  float scale = 1.0f;
-  if (storage.scaling != Scaling::None) {
-    uint32_t amax = 0;
-    for (uint64_t i = 0; i < tensor.numElements; ++i)
-      amax = std::max(amax, magnitudeBits(values[i]));
-    scale = computeScale(floatOf(amax), 1.0f, storage.dtype);
+  float scale = currentScale(storage, values, tensor.numElements);
+  if (storage.scaling != Scaling::None)
     *state.scaleInv[role] = 1.0f / scale;
-  }
   for (uint64_t i = 0; i < tensor.numElements; ++i)
     storeCode(storage.dtype, state.payload[role], i,
               encode(storage.dtype, values[i] * scale, storage.saturate));
@@ -237,32 +259,23 @@ Status Session::initialize(const std::string &name, const float *param,
       return invalidArgument("parameter '" + name + "' is " +
                              std::to_string(param[i]) + " at element " +
                              std::to_string(i));
+  // As a step does it: the weight comes from the master as stored. All is
+  // checked before anything is written.
   size_t paramRole = plan->paramRole(tensor.classIndex);
-  for (size_t role : {weightRole, paramRole}) {
-    const plan::Storage &storage = plan->storage(tensor.classIndex, role);
-    for (uint64_t i = 0;
-         storage.scaling == Scaling::None && i < tensor.numElements; ++i)
-      if (!std::isfinite(decode(storage.dtype, encode(storage.dtype, param[i],
-                                                      storage.saturate))))
-        return invalidArgument("parameter '" + name + "' is " +
-                               std::to_string(param[i]) + " at element " +
-                               std::to_string(i) + ", too large for " +
-                               Plan::describe(storage));
-  }
-  storeCurrent(tensor, state, paramRole, param);
+  std::vector<float> stored;
+  MSAMP_RETURN_IF_ERROR(checkRange(tensor, paramRole, param));
   if (paramRole == masterRole) {
-    // As a step does it: the weight comes from the master as stored.
     const plan::Storage &storage = plan->storage(tensor.classIndex, masterRole);
-    float scaleInv =
-        storage.scaling == Scaling::None ? 1.0f : *state.scaleInv[masterRole];
-    std::vector<float> stored(tensor.numElements);
+    float scale = currentScale(storage, param, tensor.numElements);
+    stored.resize(tensor.numElements);
     for (uint64_t i = 0; i < tensor.numElements; ++i)
-      stored[i] =
-          decode(storage.dtype,
-                 loadCode(storage.dtype, state.payload[masterRole], i)) *
-          scaleInv;
+      stored[i] = decode(storage.dtype, encode(storage.dtype, param[i] * scale,
+                                               storage.saturate)) *
+                  (1.0f / scale);
+    MSAMP_RETURN_IF_ERROR(checkRange(tensor, weightRole, stored.data()));
     storeCurrent(tensor, state, weightRole, stored.data());
   }
+  storeCurrent(tensor, state, paramRole, param);
   for (const PlanBuffer &buffer : tensor.buffers) {
     if (buffer.kind == PlanBuffer::Kind::Payload && buffer.role > gradRole)
       std::memset(state.payload[buffer.role], 0, buffer.byteSize);

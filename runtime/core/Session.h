@@ -112,6 +112,8 @@ private:
   void commit(size_t index, StepReport &report);
   uint64_t hashMetadata(const PlanTensor &tensor,
                         const TensorState &state) const;
+  Status checkRange(const PlanTensor &tensor, size_t role,
+                    const float *values) const;
   /// Writes `values` to `role` of `state` with a scale of their own.
   void storeCurrent(const PlanTensor &tensor, TensorState &state, size_t role,
                     const float *values);

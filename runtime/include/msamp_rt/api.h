@@ -124,7 +124,7 @@ msamp_session_bind(msamp_session *session, const char *name, const char *key,
 /* Sets the initial state from f32 values: `param` holds the tensor's elements.
  * Writes every bound buffer of `name` but the gradient's: the master weight and
  * weight from `param` (in their formats, with their scales), states zero,
- * scales of zero states one, histories zero, step zero. */
+ * scales of zero states one, histories empty (-1), step zero. */
 MSAMP_RT_EXPORT msamp_status *msamp_session_initialize(msamp_session *session,
                                                        const char *name,
                                                        const float *param,
@@ -187,7 +187,7 @@ MSAMP_RT_EXPORT msamp_status *
 msamp_session_role_stats(const msamp_session *session, const char *name,
                          const char *role, msamp_role_stats *stats);
 
-/* The 64-bit fingerprint of the current payloads, scales and step of `name`:
+/* The 64-bit fingerprint of the payloads, scales, histories and step of `name`:
  * from the last step where there was one, else computed from the buffers. */
 MSAMP_RT_EXPORT msamp_status *msamp_session_fingerprint(msamp_session *session,
                                                         const char *name,

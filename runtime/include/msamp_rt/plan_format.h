@@ -46,7 +46,7 @@ enum class SectionKind : uint32_t {
   Operands = 13,     // uint32_t[]: value numbers
   Kernels = 14,      // Kernel[]
   NativeObject = 15, // bytes of an ELF shared object
-  Mlir = 16,         // text: the launch and the optimizer that it was made from
+  Mlir = 16,         // text: optimizer, formats and launch
 };
 
 struct Section {

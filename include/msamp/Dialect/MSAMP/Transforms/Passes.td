@@ -24,7 +24,9 @@ def PackUpdates : Pass<"msamp-pack-updates", "::mlir::ModuleOp"> {
     Updates of one function with one optimizer and equal `pre` and `post` become one
     bundled update over a new layout, whose tensors take their names from `name` and
     whose classes take the formats of the operands' types. Function arguments and
-    results that only packs and unpacks touch become bundles themselves.
+    results that only packs and unpacks touch become bundles themselves, unless the
+    function is called or branches. A tensor without a master weight of its own, in a
+    step where others have one, has its weight for one.
 
     Numerics: unchanged.
     Postcondition: no wrapped update has tensor operands.
