@@ -27,12 +27,6 @@ static const char *phaseName(plan::Phase phase) {
                                         : "store";
 }
 
-static const char *isaName(plan::Isa isa) {
-  return isa == plan::Isa::X86_64      ? "x86-64"
-         : isa == plan::Isa::X86_64_V3 ? "x86-64-v3"
-                                       : "x86-64-v4";
-}
-
 /// Bytes that one element of `classIndex` keeps, and that a step moves for it
 /// beyond the reduce phase.
 struct ClassBytes {
@@ -143,9 +137,10 @@ static Json toJson(const Plan &plan) {
                                    {"tensors", plan.tensors.size()}}});
   json["kernels"] = Json::array();
   for (const PlanKernel &kernel : plan.kernels)
-    json["kernels"].push_back({{"symbol", kernel.symbol},
-                               {"phase", phaseName(kernel.phase)},
-                               {"isa", isaName(kernel.isa)}});
+    json["kernels"].push_back(
+        {{"symbol", kernel.symbol},
+         {"phase", phaseName(kernel.phase)},
+         {"isa", plan::kIsaNames[static_cast<uint32_t>(kernel.isa)]}});
   json["native_object_bytes"] = plan.nativeObject.size();
   return json;
 }

@@ -33,9 +33,9 @@ struct IsaTraits {
   bool hasFma;
 };
 constexpr IsaTraits kIsas[] = {
-    {"x86_64", "x86-64", 8, false, false},
-    {"x86_64_v3", "x86-64-v3", 16, true, true},
-    {"x86_64_v4", "x86-64-v4", 16, true, true},
+    {plan::kIsaSuffixes[0], plan::kIsaNames[0], 8, false, false},
+    {plan::kIsaSuffixes[1], plan::kIsaNames[1], 16, true, true},
+    {plan::kIsaSuffixes[2], plan::kIsaNames[2], 16, true, true},
 };
 
 /// Scalar arithmetic with short names.

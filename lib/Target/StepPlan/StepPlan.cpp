@@ -249,13 +249,11 @@ private:
     kernels.push_back(
         {writer.addString((optimizer.getSymName() + "_scalars").str()), 0,
          plan::Phase::Scalars, plan::Isa::X86_64, 0});
-    constexpr llvm::StringLiteral suffixes[] = {"x86_64", "x86_64_v3",
-                                                "x86_64_v4"};
     for (auto kernel : launch.getKernels().front().getOps<KernelOp>())
       for (uint32_t isa = 0; isa < plan::kNumIsas; ++isa)
         kernels.push_back(
             {writer.addString(
-                 (kernel.getSymName() + "_" + suffixes[isa]).str()),
+                 (kernel.getSymName() + "_" + plan::kIsaSuffixes[isa]).str()),
              classNumbers.lookup(kernel.getStorageClassAttr().getAttr()),
              kernel.getPhase() == Phase::Reduce ? plan::Phase::Reduce
                                                 : plan::Phase::Store,

@@ -19,14 +19,7 @@ namespace {
 constexpr uint64_t chunkElements = uint64_t(1) << 15;
 
 const char *isaName(plan::Isa isa) {
-  switch (isa) {
-  case plan::Isa::X86_64:
-    return "x86-64";
-  case plan::Isa::X86_64_V3:
-    return "x86-64-v3";
-  default:
-    return "x86-64-v4";
-  }
+  return plan::kIsaNames[static_cast<uint32_t>(isa)];
 }
 
 bool isSupported(plan::Isa isa) {

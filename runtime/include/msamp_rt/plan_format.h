@@ -198,6 +198,10 @@ struct Program {
 
 enum class Isa : uint32_t { X86_64 = 0, X86_64_V3 = 1, X86_64_V4 = 2 };
 inline constexpr uint32_t kNumIsas = 3;
+/// Names for people, and endings of the kernels' symbols.
+inline constexpr const char *kIsaNames[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
+inline constexpr const char *kIsaSuffixes[] = {"x86_64", "x86_64_v3",
+                                               "x86_64_v4"};
 
 enum class Phase : uint32_t { Scalars = 0, Reduce = 1, Store = 2 };
 

@@ -19,6 +19,12 @@ void MSAMPDialect::registerTypes() {
       >();
 }
 
+ArrayRef<int64_t> mlir::msamp::getTensorShape(Type type) {
+  if (auto scaled = dyn_cast<ScaledType>(type))
+    return scaled.getShape();
+  return cast<RankedTensorType>(type).getShape();
+}
+
 //===----------------------------------------------------------------------===//
 // ScaledType: <4x8, #msamp.storage<...>>
 //===----------------------------------------------------------------------===//

@@ -408,12 +408,8 @@ static LogicalResult verifyRoleType(WrappedUpdateOp op, StringRef role,
                               << bundle.getLayout() << ", " << role << ">";
     return success();
   }
-  auto shapeOf = [](Type tensor) {
-    if (auto scaled = dyn_cast<ScaledType>(tensor))
-      return scaled.getShape();
-    return cast<RankedTensorType>(tensor).getShape();
-  };
-  if (isa<BundleType>(type) || shapeOf(type) != shapeOf(weight)) // C3
+  if (isa<BundleType>(type) ||
+      getTensorShape(type) != getTensorShape(weight)) // C3
     return op.emitOpError() << "operand of role '" << role << "' is " << type
                             << ", but the weight is " << weight;
   return success();

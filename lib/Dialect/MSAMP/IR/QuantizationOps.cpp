@@ -8,13 +8,6 @@
 using namespace mlir;
 using namespace mlir::msamp;
 
-/// Shape of a tensor or scaled tensor.
-static ArrayRef<int64_t> getShape(Type type) {
-  if (auto scaled = dyn_cast<ScaledType>(type))
-    return scaled.getShape();
-  return cast<RankedTensorType>(type).getShape();
-}
-
 /// Checks that `type` is a bundle with the content that `expected` accepts and
 /// the layout of `reference`.
 static LogicalResult verifyBundle(Operation *op, StringRef what, Type type,
@@ -41,7 +34,7 @@ static LogicalResult verifySameShape(Operation *op, Type input, Type result) {
   if (isa<BundleType>(input) || isa<BundleType>(result))
     return op->emitOpError() << "mixes bundles and tensors: 'input' is "
                              << input << ", 'result' is " << result;
-  if (getShape(input) != getShape(result)) // C1
+  if (getTensorShape(input) != getTensorShape(result)) // C1
     return op->emitOpError() << "'input' is " << input
                              << " but 'result' has another shape: " << result;
   return success();

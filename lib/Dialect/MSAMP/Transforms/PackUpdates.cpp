@@ -28,12 +28,6 @@ static StorageAttr getStorageOf(Type type) {
                           ScalingAttr());
 }
 
-static ArrayRef<int64_t> getShapeOf(Type type) {
-  if (auto scaled = dyn_cast<ScaledType>(type))
-    return scaled.getShape();
-  return cast<RankedTensorType>(type).getShape();
-}
-
 /// Whether two updates can share one bundle update.
 static bool canPack(WrappedUpdateOp first, WrappedUpdateOp second) {
   auto sameRegion = [](Region &left, Region &right) {
@@ -145,11 +139,11 @@ struct PackUpdates : public mlir::msamp::impl::PackUpdatesBase<PackUpdates> {
         StorageClassOp::create(builder, update.getLoc(), className,
                                OptLevelAttr(), dictionary);
       }
-      TensorOp::create(
-          builder, update.getLoc(), name,
-          TypeAttr::get(RankedTensorType::get(
-              getShapeOf(update.getWeight().getType()), builder.getF32Type())),
-          FlatSymbolRefAttr::get(className), FlatSymbolRefAttr());
+      TensorOp::create(builder, update.getLoc(), name,
+                       TypeAttr::get(RankedTensorType::get(
+                           getTensorShape(update.getWeight().getType()),
+                           builder.getF32Type())),
+                       FlatSymbolRefAttr::get(className), FlatSymbolRefAttr());
     }
     return layout;
   }

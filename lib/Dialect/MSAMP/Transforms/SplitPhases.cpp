@@ -41,9 +41,7 @@ struct Dependence {
       }
       if (auto reduce = dyn_cast<ReduceOp>(op)) {
         // The same for all elements again.
-        if (isVarying)
-          reduced.insert(reduce.getResult());
-        else if (isReduced)
+        if (isVarying || isReduced)
           reduced.insert(reduce.getResult());
         continue;
       }

@@ -35,6 +35,9 @@ inline constexpr llvm::StringLiteral kWeightRole = "weight";
 inline constexpr llvm::StringLiteral kMasterWeightRole = "master_weight";
 inline constexpr llvm::StringLiteral kGradRole = "grad";
 
+/// Shape of a tensor or scaled tensor.
+ArrayRef<int64_t> getTensorShape(Type type);
+
 /// Succeeds if `op` may appear in an optimizer or wrapper region, elementwise
 /// or per tensor; otherwise reports an error that names it.
 LogicalResult verifyClosedOp(Operation *op, bool isElementwise);
