@@ -112,38 +112,30 @@ struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
     return success();
   }
 
-  /// Walks `kernel` and its copy in step, calling `handle` for each reduction
-  /// with whether its value varies from element to element.
-  static void forEachReduce(KernelOp copy, const Dependence &dependence,
-                            KernelOp kernel,
-                            function_ref<void(ReduceOp, bool)> handle) {
-    SmallVector<std::pair<ReduceOp, bool>> reduces;
+  /// Walks `kernel` and its copy in step, calling `handle` with each reduction
+  /// of the copy and the value that it has in the original.
+  static void forEachReduce(KernelOp copy, KernelOp kernel,
+                            function_ref<void(ReduceOp, Value)> handle) {
+    SmallVector<std::pair<ReduceOp, Value>> reduces;
     for (auto [original, copied] :
          llvm::zip(kernel.getBody().front(), copy.getBody().front()))
       if (auto reduce = dyn_cast<ReduceOp>(original))
-        reduces.push_back({cast<ReduceOp>(copied),
-                           dependence.varying.contains(reduce.getValue())});
-    for (auto [reduce, isVarying] : reduces)
-      handle(reduce, isVarying);
+        reduces.push_back({cast<ReduceOp>(copied), reduce.getValue()});
+    for (auto [reduce, value] : reduces)
+      handle(reduce, value);
   }
 
   /// Keeps the amaxes of varying values; returns the bits that are loaded.
   static uint64_t makeReduceKernel(KernelOp copy, const Dependence &dependence,
                                    KernelOp kernel) {
-    // Reports of values that a scale already went into are the store phase's.
-    llvm::DenseSet<Operation *> reducedValues;
-    for (auto [original, copied] :
-         llvm::zip(kernel.getBody().front(), copy.getBody().front()))
-      if (auto reduce = dyn_cast<ReduceOp>(original))
-        if (dependence.reduced.contains(reduce.getValue()))
-          reducedValues.insert(&copied);
     SmallVector<Operation *> dropped;
-    forEachReduce(copy, dependence, kernel,
-                  [&](ReduceOp reduce, bool isVarying) {
-                    if (!isVarying || reduce.getMeaning() != ResultKind::Amax ||
-                        reducedValues.contains(reduce))
-                      dropped.push_back(reduce);
-                  });
+    forEachReduce(copy, kernel, [&](ReduceOp reduce, Value value) {
+      // Reports of values that a scale already went into are the store phase's.
+      if (reduce.getMeaning() != ResultKind::Amax ||
+          !dependence.varying.contains(value) ||
+          dependence.reduced.contains(value))
+        dropped.push_back(reduce);
+    });
     for (auto store : copy.getBody().front().getOps<StoreOp>())
       dropped.push_back(store);
     // What used a dropped result is dead too: it fed a store or another report.
@@ -161,29 +153,28 @@ struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
   static void makeStoreKernel(KernelOp copy, const Dependence &dependence,
                               KernelOp kernel,
                               const llvm::StringSet<> &delayedRoles) {
-    forEachReduce(copy, dependence, kernel,
-                  [&](ReduceOp reduce, bool isVarying) {
-                    if (!isVarying) {
-                      reduce.getResult().replaceAllUsesWith(reduce.getValue());
-                      return;
-                    }
-                    if (reduce.getMeaning() != ResultKind::Amax)
-                      return;
-                    StringRef role = *reduce.getRole();
-                    if (!reduce.getResult().use_empty()) {
-                      OpBuilder builder(reduce);
-                      Value amax = UniformOp::create(builder, reduce.getLoc(),
-                                                     builder.getF32Type(),
-                                                     UniformKind::Amax, role);
-                      Value bits = arith::BitcastOp::create(
-                          builder, reduce.getLoc(), builder.getI32Type(), amax);
-                      reduce.getResult().replaceAllUsesWith(bits);
-                    }
-                    // A delayed role's history needs the amax in every step,
-                    // also in those that need no reduce phase.
-                    if (!delayedRoles.contains(role))
-                      reduce.erase();
-                  });
+    forEachReduce(copy, kernel, [&](ReduceOp reduce, Value value) {
+      if (!dependence.varying.contains(value)) {
+        reduce.getResult().replaceAllUsesWith(reduce.getValue());
+        return;
+      }
+      if (reduce.getMeaning() != ResultKind::Amax)
+        return;
+      StringRef role = *reduce.getRole();
+      if (!reduce.getResult().use_empty()) {
+        OpBuilder builder(reduce);
+        Value amax =
+            UniformOp::create(builder, reduce.getLoc(), builder.getF32Type(),
+                              UniformKind::Amax, role);
+        Value bits = arith::BitcastOp::create(builder, reduce.getLoc(),
+                                              builder.getI32Type(), amax);
+        reduce.getResult().replaceAllUsesWith(bits);
+      }
+      // A delayed role's history needs the amax in every step,
+      // also in those that need no reduce phase.
+      if (!delayedRoles.contains(role))
+        reduce.erase();
+    });
     eraseDeadOps(copy);
   }
 
