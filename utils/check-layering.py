@@ -22,10 +22,12 @@ ALLOWED = {
     "lib/Optimizers": ["msamp/Optimizers", "EmbeddedOptimizers.inc"],
     "include/msamp/Conversion": ["msamp/Dialect/MSAMP/IR", "msamp/Conversion"],
     "lib/Conversion": ["msamp/Dialect/MSAMP/IR", "msamp/Conversion",
+                       "KernelCommon/", "MSAMPToGPU/Tuning.def",
                        "msamp_rt/plan_format.h"],
     "include/msamp/Target": ["msamp/Dialect/MSAMP/IR", "msamp/Target"],
     "lib/Target": ["msamp/Dialect/MSAMP/IR", "msamp/Target", "Emitter.h",
                    "msamp_rt/plan_format.h"],
+    "lib/Target/StepPlan/Device": ["msamp_rt/"],
     "include/msamp/Generator": ["msamp/Dialect/MSAMP/IR"],
     "lib/Generator": ["msamp/Dialect/MSAMP", "msamp/Generator",
                       "msamp/Optimizers"],
@@ -33,11 +35,13 @@ ALLOWED = {
     "lib/Pipelines": ["msamp/"],
     "runtime/include": ["msamp_rt/"],
     "runtime/core": ["core/", "msamp_rt/", "backends/Backend.h"],
-    "runtime/backends/Backend.h": ["core/"],
+    "runtime/backends/Backend.h": ["core/", "msamp_rt/device_step.h"],
     "runtime/backends/reference": ["core/", "backends/Backend.h",
                                    "backends/reference", "msamp_rt/"],
     "runtime/backends/cpu": ["core/", "backends/Backend.h", "backends/cpu",
                              "msamp_rt/"],
+    "runtime/backends/cuda": ["core/", "backends/Backend.h", "backends/cuda",
+                              "msamp_rt/"],
     "runtime/safetensors": ["core/Status.h", "safetensors/"],
     "runtime/state": ["core/", "safetensors/", "state/"],
     "tools/msamp-run": ["core/", "safetensors/", "state/", "Options.h",
@@ -66,7 +70,7 @@ def check(root):
     files = [path.relative_to(root).as_posix()
              for folder in ("include", "lib", "runtime", "tools")
              for path in sorted((root / folder).rglob("*"))
-             if path.suffix in (".h", ".cpp")]
+             if path.suffix in (".h", ".cpp", ".cu")]
     files = [name for name in files if not name.startswith("runtime/test/")]
     problems = []
     for name in files:

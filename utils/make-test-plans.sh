@@ -45,7 +45,8 @@ PYTHON
 plan() {
   local name=$1 params=$2
   shift 2
-  "$compiler" --params "$out/$params.safetensors" "$@" -o "$out/$name.msplan"
+  "$compiler" --params "$out/$params.safetensors" --target=cpu,cuda \
+    --arch=sm_90a,sm_80 "$@" -o "$out/$name.msplan"
 }
 
 groups=(--group '^(matrix|one|vector)$:weight_decay=0,lr=2e-3')

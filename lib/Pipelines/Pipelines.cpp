@@ -5,6 +5,7 @@
 #include "msamp/Dialect/MSAMP/Transforms/Passes.h"
 #include "msamp/Target/StepPlan/StepPlan.h"
 
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
@@ -12,37 +13,72 @@
 #include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
+using namespace mlir::msamp;
 
-void mlir::msamp::buildStepToCPUPipeline(OpPassManager &pm) {
-  // What is computed.
+/// What is computed, and in which phases.
+static void addStepPasses(OpPassManager &pm, bool forGPU) {
   pm.addPass(createResolveOptimizers());
   pm.addPass(createPackUpdates());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createInferStorage());
   pm.addPass(createExpandWrapper());
-  // How.
   pm.addPass(createFuseStep());
-  pm.addPass(createSplitPhases());
+  pm.addPass(createSplitPhases({/*inspect=*/forGPU}));
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
-  // Code.
+}
+
+/// To the LLVM dialect.
+static void addCodePasses(OpPassManager &code) {
+  code.addPass(createExpandCasts());
+  code.addPass(createCanonicalizerPass());
+  code.addPass(createCSEPass());
+  code.addPass(createSCFToControlFlowPass());
+  code.addPass(createConvertVectorToLLVMPass());
+  code.addPass(createConvertMathToLLVMPass());
+  code.addPass(createArithToLLVMConversionPass());
+  // As upstream's pass for it, but for any op, not only modules.
+  ConvertToLLVMPassOptions controlFlow;
+  controlFlow.filterDialects = {"cf"};
+  code.addPass(createConvertToLLVMPass(controlFlow));
+  code.addPass(createReconcileUnrealizedCastsPass());
+}
+
+static void addCPUPasses(OpPassManager &pm) {
   pm.addPass(createConvertMSAMPToCPU());
-  OpPassManager &cpu = pm.nest<ModuleOp>();
-  cpu.addPass(createExpandCasts());
-  cpu.addPass(createCanonicalizerPass());
-  cpu.addPass(createCSEPass());
-  cpu.addPass(createSCFToControlFlowPass());
-  cpu.addPass(createConvertVectorToLLVMPass());
-  cpu.addPass(createConvertMathToLLVMPass());
-  cpu.addPass(createArithToLLVMConversionPass());
-  cpu.addPass(createConvertControlFlowToLLVMPass());
-  cpu.addPass(createReconcileUnrealizedCastsPass());
+  addCodePasses(pm.nest<ModuleOp>());
+}
+
+static void addCUDAPasses(OpPassManager &pm, const StepToCUDAOptions &options) {
+  ConvertMSAMPToGPUOptions conversion;
+  conversion.arch.assign(options.arch.begin(), options.arch.end());
+  conversion.accessBytes = options.accessBytes;
+  conversion.threads = options.threads;
+  conversion.blocksPerSM = options.blocksPerSM;
+  conversion.chunkElements = options.chunkElements;
+  pm.addPass(createConvertMSAMPToGPU(conversion));
+  addCodePasses(pm.nest<gpu::GPUModuleOp>());
+}
+
+void mlir::msamp::buildStepToCPUPipeline(OpPassManager &pm) {
+  addStepPasses(pm, /*forGPU=*/false);
+  addCPUPasses(pm);
+}
+
+void mlir::msamp::buildStepToCUDAPipeline(OpPassManager &pm,
+                                          const StepToCUDAOptions &options) {
+  addStepPasses(pm, /*forGPU=*/true);
+  if (options.withCPU)
+    addCPUPasses(pm);
+  addCUDAPasses(pm, options);
 }
 
 void mlir::msamp::registerMSAMPDialects(DialectRegistry &registry) {
   registry.insert<MSAMPDialect, arith::ArithDialect, cf::ControlFlowDialect,
-                  func::FuncDialect, LLVM::LLVMDialect, math::MathDialect,
-                  scf::SCFDialect, vector::VectorDialect>();
+                  func::FuncDialect, gpu::GPUDialect, LLVM::LLVMDialect,
+                  math::MathDialect, NVVM::NVVMDialect, scf::SCFDialect,
+                  vector::VectorDialect>();
+  cf::registerConvertControlFlowToLLVMInterface(registry);
 }
 
 void mlir::msamp::registerMSAMPPasses() {
@@ -53,4 +89,9 @@ void mlir::msamp::registerMSAMPPasses() {
       "msamp-step-to-cpu",
       "Lower optimizer steps to a launch and its vectorized CPU code",
       buildStepToCPUPipeline);
+  PassPipelineRegistration<StepToCUDAOptions>(
+      "msamp-step-to-cuda",
+      "Lower optimizer steps to a launch and its GPU code for each "
+      "architecture",
+      buildStepToCUDAPipeline);
 }

@@ -8,6 +8,7 @@
 #include "core/Plan.h"
 #include "core/Status.h"
 #include "core/ThreadPool.h"
+#include "msamp_rt/device_step.h"
 
 #include <memory>
 #include <string>
@@ -40,6 +41,68 @@ public:
   virtual Status runPhase(plan::Phase phase,
                           std::vector<TensorTask *> &tasks) = 0;
 };
+
+/// Memory that a session's tensors lie in.
+class Memory {
+public:
+  virtual ~Memory() = default;
+  virtual bool isHost() const = 0;
+  /// Allocates `size` zeroed bytes, aligned for any access.
+  virtual Status allocate(size_t size, void *&data) = 0;
+  virtual void release(void *data) = 0;
+  virtual Status copyToHost(void *host, const void *data, size_t size) = 0;
+  virtual Status copyFromHost(void *data, const void *host, size_t size) = 0;
+};
+
+/// Addresses of one tensor's buffers, by role; null where it has none.
+struct TensorBuffers {
+  std::vector<void *> payload;
+  std::vector<float *> scaleInv, history;
+  int64_t *step = nullptr;
+  float *gradAmax = nullptr;
+};
+
+/// Addresses of what is of the whole step; null where the session's own values
+/// count.
+struct StepBuffers {
+  float *gradScale = nullptr;
+  float *foundInf = nullptr;
+  double *hyper = nullptr;
+};
+
+/// A backend whose tensors are in the memory of a device, which does a whole
+/// step by itself: the host neither reads what it works on nor waits for it.
+class DeviceBackend {
+public:
+  virtual ~DeviceBackend() = default;
+
+  virtual std::string describe() const = 0;
+  virtual Memory &memory() = 0;
+
+  /// Fails unless the device can use `data`; `what` names it.
+  virtual Status checkAddress(const void *data, const std::string &what) = 0;
+
+  /// What the next launches work on: `tensors` in the plan's order, where those
+  /// without a gradient take no part, and for those without a bound amax of the
+  /// gradient, `gradAmax` (negative: not known).
+  virtual Status setBuffers(const std::vector<const TensorBuffers *> &tensors,
+                            const StepBuffers &step) = 0;
+  virtual Status setGradAmax(const std::vector<float> &gradAmax) = 0;
+  /// [group][hyper]
+  virtual Status setHyper(const std::vector<double> &values) = 0;
+  virtual Status setGradScale(double gradScale) = 0;
+
+  /// Puts one step on the stream.
+  virtual Status launch() = 0;
+  /// Waits for the stream, and reads how the last step went.
+  virtual Status synchronize(plan::DeviceReport &report) = 0;
+  /// Results of tensor `index`, from its last applied step.
+  virtual Status readResults(size_t index, std::vector<uint64_t> &results) = 0;
+};
+
+/// The plan's kernel on device `device`, on `stream`.
+Status createCudaBackend(std::shared_ptr<const Plan> plan, int device,
+                         void *stream, std::unique_ptr<DeviceBackend> &result);
 
 /// The oracle: interprets the plan's reference program, one element at a time.
 Status createReferenceBackend(std::shared_ptr<const Plan> plan,

@@ -24,7 +24,7 @@ static msamp_status *wrap(Status status) {
 }
 
 /// Statuses that need no memory when there is none; freeing them does nothing.
-static msamp_status outOfMemory{{StatusCode::Internal, "out of memory"}};
+static msamp_status outOfMemory{{StatusCode::OutOfMemory, "out of memory"}};
 static msamp_status internalError{{StatusCode::Internal, "internal error"}};
 
 /// Runs `body`, which returns a Status.
@@ -120,8 +120,11 @@ msamp_status *msamp_session_create(const msamp_plan *plan,
       converted.backend = options->backend;
     if (options && options->isa)
       converted.isa = options->isa;
-    if (options)
+    if (options) {
       converted.threads = options->threads;
+      converted.device = options->device;
+      converted.stream = options->stream;
+    }
     auto created = std::make_unique<msamp_session>();
     MSAMP_RETURN_IF_ERROR(
         Session::create(plan->plan, converted, created->session));
@@ -137,9 +140,10 @@ msamp_status *msamp_session_bind(msamp_session *session, const char *name,
                                  const int64_t *shape, size_t num_dims,
                                  size_t byte_size) {
   return guard([&] {
-    return session->session->bind(name, key, data, dtype,
-                                  std::vector<int64_t>(shape, shape + num_dims),
-                                  byte_size);
+    std::vector<int64_t> dims(shape, shape + num_dims);
+    return name
+               ? session->session->bind(name, key, data, dtype, dims, byte_size)
+               : session->session->bindStep(key, data, dtype, dims, byte_size);
   });
 }
 
@@ -165,29 +169,51 @@ msamp_status *msamp_session_set_hyper(msamp_session *session, const char *group,
   });
 }
 
+/// Hands `found` to the caller; its strings live in `session`.
+static void convertReport(msamp_session *session, const StepReport &found,
+                          msamp_step_report *report) {
+  session->overflowTensor = found.overflowTensor;
+  *report = {found.applied,
+             found.tensorsUpdated,
+             found.tensorsWithoutGrad,
+             found.elements,
+             found.bytes,
+             found.skippedTotal,
+             found.skippedInARow,
+             session->overflowTensor.c_str(),
+             found.overflowIndex,
+             found.overflowValue};
+}
+
 msamp_status *msamp_session_run(msamp_session *session, double grad_scale,
                                 msamp_step_report *report) {
   return guard([&] {
+    if (!report)
+      return session->session->enqueue(grad_scale);
     StepReport found;
     Status status = session->session->run(grad_scale, found);
-    session->overflowTensor = found.overflowTensor;
-    if (report)
-      *report = {found.applied,
-                 found.tensorsUpdated,
-                 found.tensorsWithoutGrad,
-                 found.elements,
-                 found.bytes,
-                 found.skippedTotal,
-                 found.skippedInARow,
-                 session->overflowTensor.c_str(),
-                 found.overflowIndex,
-                 found.overflowValue};
+    convertReport(session, found, report);
     return status;
   });
 }
 
-msamp_status *msamp_session_role_stats(const msamp_session *session,
-                                       const char *name, const char *role,
+msamp_status *msamp_session_prepare(msamp_session *session) {
+  return guard([&] { return session->session->prepare(); });
+}
+
+msamp_status *msamp_session_synchronize(msamp_session *session,
+                                        msamp_step_report *report) {
+  return guard([&] {
+    StepReport found;
+    Status status = session->session->synchronize(found);
+    if (report)
+      convertReport(session, found, report);
+    return status;
+  });
+}
+
+msamp_status *msamp_session_role_stats(msamp_session *session, const char *name,
+                                       const char *role,
                                        msamp_role_stats *stats) {
   return guard([&]() -> Status {
     RoleStats found;

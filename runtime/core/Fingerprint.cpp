@@ -68,19 +68,3 @@ uint64_t msamp::rt::hashPayloads(const Plan &plan, size_t classIndex,
   }
   return sum;
 }
-
-/// Finalizer of SplitMix64 (Steele, Lea and Flood, 2014).
-static uint64_t mix(uint64_t value) {
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EB;
-  return value ^ (value >> 31);
-}
-
-uint64_t msamp::rt::hashScale(size_t role, uint32_t entry, float value) {
-  uint64_t key = (static_cast<uint64_t>(entry) << 8) + role + 1;
-  return mix((key << 32) | bitsOf(value));
-}
-
-uint64_t msamp::rt::hashStep(int64_t step) {
-  return mix(static_cast<uint64_t>(step) + 0x9E3779B97F4A7C15);
-}

@@ -5,7 +5,7 @@
 #ifndef MSAMP_RT_CORE_FORMATS_H
 #define MSAMP_RT_CORE_FORMATS_H
 
-#include "msamp_rt/plan_format.h"
+#include "msamp_rt/step_math.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -49,21 +49,11 @@ inline void storeCode(plan::DType dtype, void *data, size_t index,
   std::memcpy(static_cast<char *>(data) + index * size, &code, size);
 }
 
-inline uint32_t bitsOf(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  return bits;
-}
-inline float floatOf(uint32_t bits) {
-  float value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
+using plan::bitsOf;
+using plan::floatOf;
+using plan::kInfinityBits;
 /// The bits that amax compares: the magnitude, with NaN above infinity.
-inline uint32_t magnitudeBits(float value) {
-  return bitsOf(value) & 0x7FFFFFFF;
-}
-inline constexpr uint32_t kInfinityBits = 0x7F800000;
+using plan::magnitudeBits;
 
 } // namespace msamp::rt
 

@@ -36,7 +36,7 @@ struct PlanGroup {
 
 /// One buffer that a tensor needs; see msamp_buffer_info.
 struct PlanBuffer {
-  enum class Kind { Payload, ScaleInv, AmaxHistory, Step };
+  enum class Kind { Payload, ScaleInv, AmaxHistory, GradAmax, Step };
   std::string key;
   Kind kind;
   size_t role; // of Payload, ScaleInv and AmaxHistory
@@ -44,6 +44,9 @@ struct PlanBuffer {
   size_t elementSize;
   std::vector<int64_t> shape;
   size_t byteSize;
+
+  /// Whether a step cannot do without it; what can is not saved either.
+  bool isRequired() const { return kind != Kind::GradAmax; }
 };
 
 struct PlanTensor {
@@ -73,6 +76,14 @@ struct PlanKernel {
   plan::Isa isa;
 };
 
+/// The step as one kernel for one architecture.
+struct PlanImage {
+  std::string arch;
+  plan::DeviceImage info;
+  /// Into Plan::deviceCode; PTX is followed by a zero byte.
+  size_t offset, size;
+};
+
 class Plan {
 public:
   /// Reads and checks the plan at `path`.
@@ -97,6 +108,8 @@ public:
   std::vector<uint32_t> programOperands;
   std::vector<PlanKernel> kernels;
   std::vector<std::byte> nativeObject;
+  std::vector<PlanImage> images;
+  std::vector<std::byte> deviceCode;
   std::string mlir;
 
   const plan::Storage &storage(size_t classIndex, size_t role) const {

@@ -31,7 +31,8 @@ public:
     MSAMP_RETURN_IF_ERROR(readClasses());
     MSAMP_RETURN_IF_ERROR(readTensors());
     MSAMP_RETURN_IF_ERROR(readPrograms());
-    return readKernels();
+    MSAMP_RETURN_IF_ERROR(readKernels());
+    return readImages();
   }
 
 private:
@@ -327,6 +328,13 @@ private:
                                   {static_cast<int64_t>(storage.history)},
                                   size_t(storage.history) * 4});
     }
+    tensor.buffers.push_back({"grad.amax",
+                              Kind::GradAmax,
+                              Plan::roleIndex(plan::RoleKind::Grad),
+                              "F32",
+                              4,
+                              {},
+                              4});
     tensor.buffers.push_back({"step", Kind::Step, 0, "I64", 8, {}, 8});
   }
 
@@ -484,7 +492,8 @@ private:
       MSAMP_RETURN_IF_ERROR(readString(entry.symbol, kernel.symbol));
       bool hasClass = entry.phase != plan::Phase::Scalars;
       if ((hasClass && entry.storage_class >= result.classes.size()) ||
-          static_cast<uint32_t>(entry.phase) > 2 ||
+          static_cast<uint32_t>(entry.phase) >
+              static_cast<uint32_t>(plan::Phase::Store) ||
           static_cast<uint32_t>(entry.isa) >= plan::kNumIsas)
         return corrupt("kernel '" + kernel.symbol + "' is malformed");
       result.kernels.push_back(std::move(kernel));
@@ -494,6 +503,37 @@ private:
     std::vector<char> text;
     MSAMP_RETURN_IF_ERROR(readArray(plan::SectionKind::Mlir, "MLIR", text));
     result.mlir.assign(text.begin(), text.end());
+    return {};
+  }
+
+  Status readImages() {
+    std::vector<plan::DeviceImage> images;
+    MSAMP_RETURN_IF_ERROR(
+        readArray(plan::SectionKind::DeviceImages, "device images", images));
+    MSAMP_RETURN_IF_ERROR(readArray(plan::SectionKind::DeviceCode,
+                                    "device code", result.deviceCode));
+    for (const plan::DeviceImage &info : images) {
+      PlanImage image{"", info, info.offset, info.size};
+      MSAMP_RETURN_IF_ERROR(readString(info.arch, image.arch));
+      bool isPtx = info.kind == plan::ImageKind::Ptx;
+      auto isPowerOfTwo = [](uint32_t value) {
+        return value != 0 && (value & (value - 1)) == 0;
+      };
+      // PTX ends in a zero byte that its size does not count.
+      if (static_cast<uint32_t>(info.kind) > 1 || info.is_exact > 1 ||
+          info.size == 0 || info.offset > result.deviceCode.size() ||
+          info.size > result.deviceCode.size() - info.offset ||
+          (isPtx &&
+           (info.offset + info.size == result.deviceCode.size() ||
+            result.deviceCode[info.offset + info.size] != std::byte{0})) ||
+          info.threads == 0 || info.threads > 1024 || info.threads % 32 != 0 ||
+          info.blocks_per_sm == 0 || info.blocks_per_sm > 32 ||
+          !isPowerOfTwo(info.access_bytes) || info.access_bytes < 4 ||
+          info.access_bytes > 256 || !isPowerOfTwo(info.chunk_elements) ||
+          info.chunk_elements < 32 || info.chunk_elements > (1u << 24))
+        return corrupt("device image for '" + image.arch + "' is malformed");
+      result.images.push_back(std::move(image));
+    }
     return {};
   }
 

@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
 
 using namespace msamp;
 using namespace msamp::rt;
@@ -36,35 +38,38 @@ static std::string shapeText(const std::vector<int64_t> &shape) {
 Status Session::create(std::shared_ptr<const Plan> plan,
                        const SessionOptions &options,
                        std::unique_ptr<Session> &result) {
-  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Session> session(new Session(plan));
   if (options.backend == "reference")
-    MSAMP_RETURN_IF_ERROR(createReferenceBackend(plan, backend));
+    MSAMP_RETURN_IF_ERROR(createReferenceBackend(plan, session->backend));
   else if (options.backend == "cpu")
     MSAMP_RETURN_IF_ERROR(
-        createCpuBackend(plan, options.threads, options.isa, backend));
+        createCpuBackend(plan, options.threads, options.isa, session->backend));
+  else if (options.backend == "cuda")
+    MSAMP_RETURN_IF_ERROR(createCudaBackend(plan, options.device,
+                                            options.stream, session->device));
   else
     return invalidArgument("unknown backend '" + options.backend +
-                           "', expected cpu or reference");
-  result = create(std::move(plan), std::move(backend));
+                           "', expected cpu, cuda or reference");
+  result = std::move(session);
   return {};
 }
 
 std::unique_ptr<Session> Session::create(std::shared_ptr<const Plan> plan,
                                          std::unique_ptr<Backend> backend) {
-  return std::unique_ptr<Session>(
-      new Session(std::move(plan), std::move(backend)));
+  std::unique_ptr<Session> session(new Session(std::move(plan)));
+  session->backend = std::move(backend);
+  return session;
 }
 
-Session::Session(std::shared_ptr<const Plan> planArgument,
-                 std::unique_ptr<Backend> backendArgument)
-    : plan(std::move(planArgument)), backend(std::move(backendArgument)),
-      states(plan->tensors.size()), scalarsScratch(plan->numScalars) {
+Session::Session(std::shared_ptr<const Plan> planArgument)
+    : plan(std::move(planArgument)), states(plan->tensors.size()),
+      scalarsScratch(plan->numScalars) {
   size_t numRoles = plan->roles.size();
   for (size_t index = 0; index < states.size(); ++index) {
     TensorState &state = states[index];
-    state.payload.resize(numRoles);
-    state.scaleInv.resize(numRoles);
-    state.history.resize(numRoles);
+    state.buffers.payload.resize(numRoles);
+    state.buffers.scaleInv.resize(numRoles);
+    state.buffers.history.resize(numRoles);
     state.stats.resize(numRoles);
     state.isBound.resize(plan->tensors[index].buffers.size());
     state.task.classIndex = plan->tensors[index].classIndex;
@@ -76,6 +81,129 @@ Session::Session(std::shared_ptr<const Plan> planArgument,
   for (const PlanGroup &group : plan->groups)
     groupHypers.push_back(group.hyper);
 }
+
+namespace {
+class HostMemory : public Memory {
+public:
+  bool isHost() const override { return true; }
+  Status allocate(size_t size, void *&data) override {
+    constexpr size_t alignment = 64; // a cache line
+    size_t padded =
+        (std::max<size_t>(size, 1) + alignment - 1) / alignment * alignment;
+    data = std::aligned_alloc(alignment, padded);
+    if (!data)
+      return {StatusCode::OutOfMemory,
+              "out of memory: " + std::to_string(size) + " bytes"};
+    std::memset(data, 0, padded);
+    return {};
+  }
+  void release(void *data) override { std::free(data); }
+  Status copyToHost(void *host, const void *data, size_t size) override {
+    std::memcpy(host, data, size);
+    return {};
+  }
+  Status copyFromHost(void *data, const void *host, size_t size) override {
+    std::memcpy(data, host, size);
+    return {};
+  }
+};
+} // namespace
+
+Memory &Session::memory() {
+  static HostMemory hostMemory;
+  return device ? device->memory() : hostMemory;
+}
+
+/// The address in `buffers` that `buffer` describes.
+static void *getAddress(const TensorBuffers &buffers,
+                        const PlanBuffer &buffer) {
+  switch (buffer.kind) {
+  case PlanBuffer::Kind::Payload:
+    return buffers.payload[buffer.role];
+  case PlanBuffer::Kind::ScaleInv:
+    return buffers.scaleInv[buffer.role];
+  case PlanBuffer::Kind::AmaxHistory:
+    return buffers.history[buffer.role];
+  case PlanBuffer::Kind::GradAmax:
+    return buffers.gradAmax;
+  case PlanBuffer::Kind::Step:
+    return buffers.step;
+  }
+  return nullptr;
+}
+
+static void setAddress(TensorBuffers &buffers, const PlanBuffer &buffer,
+                       void *data) {
+  switch (buffer.kind) {
+  case PlanBuffer::Kind::Payload:
+    buffers.payload[buffer.role] = data;
+    break;
+  case PlanBuffer::Kind::ScaleInv:
+    buffers.scaleInv[buffer.role] = static_cast<float *>(data);
+    break;
+  case PlanBuffer::Kind::AmaxHistory:
+    buffers.history[buffer.role] = static_cast<float *>(data);
+    break;
+  case PlanBuffer::Kind::GradAmax:
+    buffers.gradAmax = static_cast<float *>(data);
+    break;
+  case PlanBuffer::Kind::Step:
+    buffers.step = static_cast<int64_t *>(data);
+    break;
+  }
+}
+
+class Session::HostView {
+public:
+  HostView(Session &session, size_t index)
+      : session(session), tensor(session.plan->tensors[index]),
+        bound(session.states[index].buffers), buffers(bound) {
+    if (session.memory().isHost())
+      return;
+    copies.resize(tensor.buffers.size());
+    for (size_t index = 0; index < copies.size(); ++index) {
+      const PlanBuffer &buffer = tensor.buffers[index];
+      if (!getAddress(bound, buffer))
+        continue;
+      copies[index].resize(std::max<size_t>(1, buffer.byteSize));
+      setAddress(buffers, buffer, copies[index].data());
+    }
+  }
+
+  /// Brings what is bound here, and back again; only the gradient's buffers, or
+  /// only the others.
+  Status read(bool isGrad) {
+    return forEachCopy(isGrad, [&](const PlanBuffer &buffer, void *copy) {
+      return session.memory().copyToHost(copy, getAddress(bound, buffer),
+                                         buffer.byteSize);
+    });
+  }
+  Status write(bool isGrad) {
+    return forEachCopy(isGrad, [&](const PlanBuffer &buffer, void *copy) {
+      return session.memory().copyFromHost(getAddress(bound, buffer), copy,
+                                           buffer.byteSize);
+    });
+  }
+
+private:
+  template <typename Copy> Status forEachCopy(bool isGrad, Copy copy) {
+    for (size_t index = 0; index < copies.size(); ++index) {
+      const PlanBuffer &buffer = tensor.buffers[index];
+      if (buffer.isRequired() && !copies[index].empty() &&
+          (buffer.role == gradRole) == isGrad)
+        MSAMP_RETURN_IF_ERROR(copy(buffer, copies[index].data()));
+    }
+    return {};
+  }
+
+  Session &session;
+  const PlanTensor &tensor;
+  const TensorBuffers &bound;
+  std::vector<std::vector<std::byte>> copies;
+
+public:
+  TensorBuffers buffers;
+};
 
 Status Session::findTensor(const std::string &name, size_t &index) const {
   ptrdiff_t found = plan->findTensor(name);
@@ -90,6 +218,26 @@ void Session::forgetGradient(TensorState &state) {
   state.overflowIndex = -1;
 }
 
+/// Fails unless what is bound is what is asked for.
+static Status checkBuffer(const std::string &what, const PlanBuffer &buffer,
+                          const void *data, const std::string &dtype,
+                          const std::vector<int64_t> &shape, size_t byteSize) {
+  if (dtype != buffer.dtype)
+    return invalidArgument(what + " is " + dtype + ", but the plan has " +
+                           buffer.dtype);
+  if (shape != buffer.shape)
+    return invalidArgument(what + " has shape " + shapeText(shape) +
+                           ", but the plan has " + shapeText(buffer.shape));
+  if (byteSize != buffer.byteSize)
+    return invalidArgument(what + " is " + std::to_string(byteSize) +
+                           " bytes, expected " +
+                           std::to_string(buffer.byteSize));
+  if (reinterpret_cast<uintptr_t>(data) % buffer.elementSize != 0)
+    return invalidArgument(what + " is not aligned to its element of " +
+                           std::to_string(buffer.elementSize) + " bytes");
+  return {};
+}
+
 Status Session::bind(const std::string &name, const std::string &key,
                      void *data, const std::string &dtype,
                      const std::vector<int64_t> &shape, size_t byteSize) {
@@ -99,54 +247,68 @@ Status Session::bind(const std::string &name, const std::string &key,
   const PlanBuffer *buffer = tensor.findBuffer(key);
   if (!buffer)
     return notFound("tensor '" + name + "' has no buffer '" + key + "'");
-  auto where = [&] { return "buffer '" + key + "' of tensor '" + name + "' "; };
-  if (dtype != buffer->dtype)
-    return invalidArgument(where() + "is " + dtype + ", but the plan has " +
-                           buffer->dtype);
-  if (shape != buffer->shape)
-    return invalidArgument(where() + "has shape " + shapeText(shape) +
-                           ", but the plan has " + shapeText(buffer->shape));
-  if (byteSize != buffer->byteSize)
-    return invalidArgument(where() + "is " + std::to_string(byteSize) +
-                           " bytes, expected " +
-                           std::to_string(buffer->byteSize));
+  std::string what = "buffer '" + key + "' of tensor '" + name + "'";
+  MSAMP_RETURN_IF_ERROR(
+      checkBuffer(what, *buffer, data, dtype, shape, byteSize));
   bool isGrad =
       buffer->kind == PlanBuffer::Kind::Payload && buffer->role == gradRole;
-  if (!data && byteSize != 0 && !isGrad)
-    return invalidArgument(where() + "is null; only a gradient may be");
-  if (reinterpret_cast<uintptr_t>(data) % buffer->elementSize != 0)
-    return invalidArgument(where() + "is not aligned to its element of " +
-                           std::to_string(buffer->elementSize) + " bytes");
+  if (!data && byteSize != 0 && !isGrad && buffer->isRequired())
+    return invalidArgument(what + " is null; only a gradient may be");
+  if (device)
+    MSAMP_RETURN_IF_ERROR(device->checkAddress(data, what));
   TensorState &state = states[index];
-  switch (buffer->kind) {
-  case PlanBuffer::Kind::Payload:
-    state.payload[buffer->role] = data;
-    if (isGrad)
-      forgetGradient(state);
-    break;
-  case PlanBuffer::Kind::ScaleInv:
-    state.scaleInv[buffer->role] = static_cast<float *>(data);
-    if (buffer->role == gradRole)
-      forgetGradient(state);
-    break;
-  case PlanBuffer::Kind::AmaxHistory:
-    state.history[buffer->role] = static_cast<float *>(data);
-    break;
-  case PlanBuffer::Kind::Step:
-    state.step = static_cast<int64_t *>(data);
-    break;
+  setAddress(state.buffers, *buffer, data);
+  if (buffer->role == gradRole) {
+    forgetGradient(state);
+    hasDeviceGradAmax = false;
+  } else {
+    state.hasFingerprint = false;
   }
   state.isBound[buffer - tensor.buffers.data()] = true;
-  if (!isGrad)
-    state.hasFingerprint = false;
-  isChecked = false;
+  isChecked = hasDeviceBuffers = false;
+  return {};
+}
+
+Status Session::bindStep(const std::string &key, void *data,
+                         const std::string &dtype,
+                         const std::vector<int64_t> &shape, size_t byteSize) {
+  using Kind = PlanBuffer::Kind;
+  auto count = static_cast<int64_t>(plan->groups.size() * plan->hypers.size());
+  const PlanBuffer buffers[] = {{"grad_scale", Kind::Step, 0, "F32", 4, {}, 4},
+                                {"found_inf", Kind::Step, 0, "F32", 4, {}, 4},
+                                {"hyper",
+                                 Kind::Step,
+                                 0,
+                                 "F64",
+                                 8,
+                                 {static_cast<int64_t>(plan->groups.size()),
+                                  static_cast<int64_t>(plan->hypers.size())},
+                                 static_cast<size_t>(count) * 8}};
+  const PlanBuffer *buffer =
+      std::find_if(std::begin(buffers), std::end(buffers),
+                   [&](const PlanBuffer &entry) { return entry.key == key; });
+  if (buffer == std::end(buffers))
+    return notFound("a step has no buffer '" + key +
+                    "', only grad_scale, found_inf and hyper");
+  std::string what = "buffer '" + key + "' of the step";
+  MSAMP_RETURN_IF_ERROR(
+      checkBuffer(what, *buffer, data, dtype, shape, byteSize));
+  if (device)
+    MSAMP_RETURN_IF_ERROR(device->checkAddress(data, what));
+  if (key == "grad_scale")
+    stepBuffers.gradScale = static_cast<float *>(data);
+  else if (key == "found_inf")
+    stepBuffers.foundInf = static_cast<float *>(data);
+  else
+    stepBuffers.hyper = static_cast<double *>(data);
+  hasDeviceBuffers = false;
   return {};
 }
 
 Status Session::checkBound(const PlanTensor &tensor, const TensorState &state,
                            bool withGrad) {
   for (size_t buffer = 0; buffer < tensor.buffers.size(); ++buffer)
-    if (!state.isBound[buffer] &&
+    if (!state.isBound[buffer] && tensor.buffers[buffer].isRequired() &&
         (withGrad || tensor.buffers[buffer].role != gradRole))
       return invalidArgument("buffer '" + tensor.buffers[buffer].key +
                              "' of tensor '" + tensor.name + "' is not bound");
@@ -170,20 +332,7 @@ Status Session::checkOverlap() const {
     const PlanTensor &tensor = plan->tensors[index];
     const TensorState &state = states[index];
     for (const PlanBuffer &buffer : tensor.buffers)
-      switch (buffer.kind) {
-      case PlanBuffer::Kind::Payload:
-        add(state.payload[buffer.role], tensor, buffer);
-        break;
-      case PlanBuffer::Kind::ScaleInv:
-        add(state.scaleInv[buffer.role], tensor, buffer);
-        break;
-      case PlanBuffer::Kind::AmaxHistory:
-        add(state.history[buffer.role], tensor, buffer);
-        break;
-      case PlanBuffer::Kind::Step:
-        add(state.step, tensor, buffer);
-        break;
-      }
+      add(getAddress(state.buffers, buffer), tensor, buffer);
   }
   std::sort(ranges.begin(), ranges.end(),
             [](const Range &left, const Range &right) {
@@ -231,14 +380,15 @@ Status Session::checkRange(const PlanTensor &tensor, size_t role,
   return {};
 }
 
-void Session::storeCurrent(const PlanTensor &tensor, TensorState &state,
-                           size_t role, const float *values) {
+void Session::storeCurrent(const PlanTensor &tensor,
+                           const TensorBuffers &buffers, size_t role,
+                           const float *values) {
   const plan::Storage &storage = plan->storage(tensor.classIndex, role);
   float scale = currentScale(storage, values, tensor.numElements);
   if (storage.scaling != Scaling::None)
-    *state.scaleInv[role] = 1.0f / scale;
+    *buffers.scaleInv[role] = 1.0f / scale;
   for (uint64_t i = 0; i < tensor.numElements; ++i)
-    storeCode(storage.dtype, state.payload[role], i,
+    storeCode(storage.dtype, buffers.payload[role], i,
               encode(storage.dtype, values[i] * scale, storage.saturate));
 }
 
@@ -261,6 +411,7 @@ Status Session::initialize(const std::string &name, const float *param,
                              std::to_string(i));
   // As a step does it: the weight comes from the master as stored. All is
   // checked before anything is written.
+  HostView view(*this, index);
   size_t paramRole = plan->paramRole(tensor.classIndex);
   std::vector<float> stored;
   MSAMP_RETURN_IF_ERROR(checkRange(tensor, paramRole, param));
@@ -273,20 +424,20 @@ Status Session::initialize(const std::string &name, const float *param,
                                                storage.saturate)) *
                   (1.0f / scale);
     MSAMP_RETURN_IF_ERROR(checkRange(tensor, weightRole, stored.data()));
-    storeCurrent(tensor, state, weightRole, stored.data());
+    storeCurrent(tensor, view.buffers, weightRole, stored.data());
   }
-  storeCurrent(tensor, state, paramRole, param);
+  storeCurrent(tensor, view.buffers, paramRole, param);
   for (const PlanBuffer &buffer : tensor.buffers) {
     if (buffer.kind == PlanBuffer::Kind::Payload && buffer.role > gradRole)
-      std::memset(state.payload[buffer.role], 0, buffer.byteSize);
+      std::memset(view.buffers.payload[buffer.role], 0, buffer.byteSize);
     if (buffer.kind == PlanBuffer::Kind::ScaleInv && buffer.role > gradRole)
-      *state.scaleInv[buffer.role] = 1.0f;
+      *view.buffers.scaleInv[buffer.role] = 1.0f;
     if (buffer.kind == PlanBuffer::Kind::AmaxHistory)
-      std::fill_n(state.history[buffer.role], buffer.shape[0], -1.0f);
+      std::fill_n(view.buffers.history[buffer.role], buffer.shape[0], -1.0f);
   }
-  *state.step = 0;
+  *view.buffers.step = 0;
   state.hasFingerprint = false;
-  return {};
+  return view.write(/*isGrad=*/false);
 }
 
 Status Session::quantizeGradient(const std::string &name, const float *grad,
@@ -302,8 +453,8 @@ Status Session::quantizeGradient(const std::string &name, const float *grad,
                            std::to_string(tensor.numElements));
   const plan::Storage &storage = plan->storage(tensor.classIndex, gradRole);
   bool isScaled = storage.scaling != Scaling::None;
-  if ((!state.payload[gradRole] && count != 0) ||
-      (isScaled && !state.scaleInv[gradRole]))
+  if ((!state.buffers.payload[gradRole] && count != 0) ||
+      (isScaled && !state.buffers.scaleInv[gradRole]))
     return invalidArgument("no buffer is bound for the gradient of tensor '" +
                            name + "'");
   forgetGradient(state);
@@ -315,17 +466,19 @@ Status Session::quantizeGradient(const std::string &name, const float *grad,
       state.overflowValue = grad[i];
     }
   }
-  storeCurrent(tensor, state, gradRole, grad);
+  HostView view(*this, index);
+  storeCurrent(tensor, view.buffers, gradRole, grad);
   // Saturating formats store an infinity as a finite number: its scale_inv says
   // what its payload cannot.
   if (isScaled && amax >= kInfinityBits)
-    *state.scaleInv[gradRole] = floatOf(amax);
+    *view.buffers.scaleInv[gradRole] = floatOf(amax);
   // A narrow unscaled format may round a finite amax to infinity.
   state.gradAmax =
       isScaled ? floatOf(amax)
                : decode(storage.dtype,
                         encode(storage.dtype, floatOf(amax), storage.saturate));
-  return {};
+  hasDeviceGradAmax = false;
+  return view.write(/*isGrad=*/true);
 }
 
 Status Session::setHyper(const std::string *group, const std::string &name,
@@ -340,6 +493,7 @@ Status Session::setHyper(const std::string *group, const std::string &name,
                            std::to_string(value) + ", outside of [" +
                            std::to_string(entry.lower) + ", " +
                            std::to_string(entry.upper) + ")");
+  hasDeviceHyper = false;
   if (!group) {
     for (std::vector<double> &values : groupHypers)
       values[hyper] = value;
@@ -356,69 +510,75 @@ Status Session::setHyper(const std::string *group, const std::string &name,
 // Step
 //===----------------------------------------------------------------------===//
 
+static Status corruptScale(const PlanTensor &tensor, const PlanBuffer &buffer,
+                           float value) {
+  return dataLoss("'" + buffer.key + "' of tensor '" + tensor.name + "' is " +
+                  std::to_string(value) + ", expected a positive power of two");
+}
+static Status corruptStep(const PlanTensor &tensor, int64_t value) {
+  return dataLoss("'step' of tensor '" + tensor.name + "' is " +
+                  std::to_string(value) + ", expected 0 or more");
+}
+static Status unusableScalar(const Plan &plan, const PlanTensor &tensor,
+                             size_t scalar, float value, int64_t step) {
+  return invalidArgument(
+      "the hyper-parameters of group '" + plan.groups[tensor.group].name +
+      "' make scalar " + std::to_string(scalar) + " of optimizer '" +
+      plan.optimizer + "' " + std::to_string(value) + " at step " +
+      std::to_string(step) + " of tensor '" + tensor.name + "'");
+}
+static Status unusableGradScale(double gradScale) {
+  return invalidArgument("grad_scale is " + std::to_string(gradScale) +
+                         ", expected a positive number");
+}
+
 Status Session::checkState(const PlanTensor &tensor,
-                           const TensorState &state) const {
-  for (const PlanBuffer &buffer : tensor.buffers) {
-    if (buffer.kind != PlanBuffer::Kind::ScaleInv || buffer.role == gradRole)
-      continue;
-    uint32_t bits = bitsOf(*state.scaleInv[buffer.role]);
-    bool isPowerOfTwo =
-        bits != 0 && (bits & 0x807FFFFF) == 0 && bits < kInfinityBits;
-    if (!isPowerOfTwo)
-      return dataLoss("'" + buffer.key + "' of tensor '" + tensor.name +
-                      "' is " + std::to_string(*state.scaleInv[buffer.role]) +
-                      ", expected a positive power of two");
-  }
-  if (*state.step < 0 || *state.step == INT64_MAX)
-    return dataLoss("'step' of tensor '" + tensor.name + "' is " +
-                    std::to_string(*state.step) + ", expected 0 or more");
+                           const TensorBuffers &buffers) const {
+  for (const PlanBuffer &buffer : tensor.buffers)
+    if (buffer.kind == PlanBuffer::Kind::ScaleInv && buffer.role != gradRole &&
+        !plan::isPowerOfTwo(*buffers.scaleInv[buffer.role]))
+      return corruptScale(tensor, buffer, *buffers.scaleInv[buffer.role]);
+  if (*buffers.step < 0 || *buffers.step == INT64_MAX)
+    return corruptStep(tensor, *buffers.step);
   return {};
 }
 
-/// The largest entry of a history, or -1 until it is full.
-static float historyMaximum(const float *history, uint32_t length) {
-  float largest = 0;
-  for (uint32_t index = 0; index < length; ++index) {
-    if (!(history[index] >= 0.0f))
-      return -1.0f;
-    largest = std::max(largest, history[index]);
-  }
-  return largest;
+Status Session::checkGradScale(double gradScale) const {
+  return gradScale > 0.0 && std::isfinite(gradScale)
+             ? Status()
+             : unusableGradScale(gradScale);
 }
 
 Status Session::prepareTask(size_t index, double gradScale) {
   const PlanTensor &tensor = plan->tensors[index];
   TensorState &state = states[index];
   TensorTask &task = state.task;
-  MSAMP_RETURN_IF_ERROR(checkState(tensor, state));
-  MSAMP_RETURN_IF_ERROR(backend->computeScalars(
-      *state.step + 1, groupHypers[tensor.group].data(), task.uniforms.data()));
+  MSAMP_RETURN_IF_ERROR(checkState(tensor, state.buffers));
+  int64_t step = *state.buffers.step + 1;
+  const double *hyper =
+      stepBuffers.hyper ? stepBuffers.hyper + tensor.group * plan->hypers.size()
+                        : groupHypers[tensor.group].data();
+  MSAMP_RETURN_IF_ERROR(
+      backend->computeScalars(step, hyper, task.uniforms.data()));
   for (size_t index = 0; index < plan->numScalars; ++index)
     if (!std::isfinite(task.uniforms[index]))
-      return invalidArgument(
-          "the hyper-parameters of group '" + plan->groups[tensor.group].name +
-          "' make scalar " + std::to_string(index) + " of optimizer '" +
-          plan->optimizer + "' " + std::to_string(task.uniforms[index]) +
-          " at step " + std::to_string(*state.step + 1) + " of tensor '" +
-          tensor.name + "'");
+      return unusableScalar(*plan, tensor, index, task.uniforms[index], step);
   std::fill(task.results.begin(), task.results.end(), 0);
-  task.operands = state.payload;
+  task.operands = state.buffers.payload;
   for (size_t role = 0; role < plan->roles.size(); ++role) {
     const plan::Storage &storage = plan->storage(tensor.classIndex, role);
     auto uniform = [&](RoleUniform kind) -> float & {
       return task.uniforms[plan::uniformIndex(plan->numScalars, role, kind)];
     };
     bool isScaled = storage.scaling != Scaling::None;
-    float scaleInv = isScaled ? *state.scaleInv[role] : 1.0f;
+    float scaleInv = isScaled ? *state.buffers.scaleInv[role] : 1.0f;
     uniform(RoleUniform::ScaleInv) =
-        role == gradRole
-            ? static_cast<float>(static_cast<double>(scaleInv) / gradScale)
-            : scaleInv;
+        role == gradRole ? plan::gradScaleInv(scaleInv, gradScale) : scaleInv;
     uniform(RoleUniform::OldScale) = 1.0f / scaleInv;
     uniform(RoleUniform::Amax) = 0;
     uniform(RoleUniform::History) =
         storage.scaling == Scaling::Delayed
-            ? historyMaximum(state.history[role], storage.history)
+            ? plan::historyMaximum(state.buffers.history[role], storage.history)
             : -1.0f;
   }
   return {};
@@ -429,37 +589,44 @@ bool Session::needsReduce(size_t index, double gradScale) const {
   const TensorState &state = states[index];
   // The gradient's amax answers for overflow, unless dividing by the loss scale
   // might make one.
-  if (!(state.gradAmax >= 0.0f) ||
-      !std::isfinite(static_cast<float>(2.0 * state.gradAmax / gradScale)))
+  if (!plan::isGradientSafe(gradAmaxOf(state), gradScale))
     return true;
   for (size_t role = 0; role < plan->roles.size(); ++role) {
     const plan::Storage &storage = plan->storage(tensor.classIndex, role);
     if (role == gradRole || storage.scaling == Scaling::None)
       continue;
     if (storage.scaling == Scaling::Current ||
-        historyMaximum(state.history[role], storage.history) < 0.0f)
+        plan::historyMaximum(state.buffers.history[role], storage.history) <
+            0.0f)
       return true;
   }
   return false;
 }
 
-void Session::reportOverflow(size_t index, StepReport &report) const {
+void Session::reportOverflow(size_t index, double gradScale,
+                             StepReport &report) {
   const PlanTensor &tensor = plan->tensors[index];
-  const TensorTask &task = states[index].task;
-  plan::DType dtype = plan->storage(tensor.classIndex, gradRole).dtype;
-  float scaleInv = task.uniforms[plan::uniformIndex(plan->numScalars, gradRole,
-                                                    RoleUniform::ScaleInv)];
+  const plan::Storage &storage = plan->storage(tensor.classIndex, gradRole);
   report.overflowTensor = tensor.name;
   report.overflowIndex = states[index].overflowIndex;
   report.overflowValue = states[index].overflowValue;
   if (report.overflowIndex >= 0)
     return;
+  HostView view(*this, index);
+  if (!view.read(/*isGrad=*/true).ok())
+    return;
+  float scaleInv = plan::gradScaleInv(storage.scaling == Scaling::None
+                                          ? 1.0f
+                                          : *view.buffers.scaleInv[gradRole],
+                                      gradScale);
   report.overflowValue = scaleInv;
   if (!std::isfinite(scaleInv))
     return;
   for (uint64_t i = 0; i < tensor.numElements; ++i) {
     float value =
-        decode(dtype, loadCode(dtype, task.operands[gradRole], i)) * scaleInv;
+        decode(storage.dtype,
+               loadCode(storage.dtype, view.buffers.payload[gradRole], i)) *
+        scaleInv;
     if (std::isfinite(value))
       continue;
     report.overflowIndex = static_cast<int64_t>(i);
@@ -468,30 +635,56 @@ void Session::reportOverflow(size_t index, StepReport &report) const {
   }
 }
 
+double Session::gradScaleOr(double gradScale) const {
+  return stepBuffers.gradScale ? static_cast<double>(*stepBuffers.gradScale)
+                               : gradScale;
+}
+
+float Session::gradAmaxOf(const TensorState &state) const {
+  return state.buffers.gradAmax ? *state.buffers.gradAmax : state.gradAmax;
+}
+
+Status Session::checkBindings() {
+  if (isPoisoned)
+    return {StatusCode::Poisoned,
+            "an earlier step failed half way; make a new session and load the "
+            "state again"};
+  if (isChecked)
+    return {};
+  for (size_t index = 0; index < states.size(); ++index)
+    MSAMP_RETURN_IF_ERROR(
+        checkBound(plan->tensors[index], states[index], /*withGrad=*/true));
+  MSAMP_RETURN_IF_ERROR(checkOverlap());
+  isChecked = true;
+  return {};
+}
+
 Status Session::run(double gradScale, StepReport &report) {
   ScopedFpEnvironment environment;
   report = {};
   report.skippedTotal = skippedTotal;
   report.skippedInARow = skippedInARow;
-  if (isPoisoned)
-    return {StatusCode::Poisoned,
-            "an earlier step failed half way; make a new session and load the "
-            "state again"};
-  if (!(gradScale > 0.0) || !std::isfinite(gradScale))
-    return invalidArgument("grad_scale is " + std::to_string(gradScale) +
-                           ", expected a positive number");
-  if (!isChecked) {
-    for (size_t index = 0; index < states.size(); ++index)
-      MSAMP_RETURN_IF_ERROR(
-          checkBound(plan->tensors[index], states[index], /*withGrad=*/true));
-    MSAMP_RETURN_IF_ERROR(checkOverlap());
-  }
-  isChecked = true;
+  MSAMP_RETURN_IF_ERROR(checkBindings());
+  if (!device)
+    return runOnHost(gradScaleOr(gradScale), report);
+  MSAMP_RETURN_IF_ERROR(enqueueOnDevice(gradScale));
+  return synchronize(report);
+}
 
+Status Session::enqueue(double gradScale) {
+  StepReport report;
+  if (!device)
+    return run(gradScale, report);
+  MSAMP_RETURN_IF_ERROR(checkBindings());
+  return enqueueOnDevice(gradScale);
+}
+
+Status Session::runOnHost(double gradScale, StepReport &report) {
+  MSAMP_RETURN_IF_ERROR(checkGradScale(gradScale));
   std::vector<size_t> active;
   std::vector<TensorTask *> reduceTasks, storeTasks;
   for (size_t index = 0; index < states.size(); ++index) {
-    if (!states[index].payload[gradRole]) {
+    if (!states[index].buffers.payload[gradRole]) {
       ++report.tensorsWithoutGrad;
       continue;
     }
@@ -500,6 +693,16 @@ Status Session::run(double gradScale, StepReport &report) {
     storeTasks.push_back(&states[index].task);
     if (needsReduce(index, gradScale))
       reduceTasks.push_back(&states[index].task);
+  }
+  auto skip = [&] {
+    report.skippedTotal = ++skippedTotal;
+    report.skippedInARow = ++skippedInARow;
+    for (size_t other : active)
+      forgetGradient(states[other]);
+  };
+  if (stepBuffers.foundInf && *stepBuffers.foundInf != 0.0f) {
+    skip();
+    return {};
   }
   MSAMP_RETURN_IF_ERROR(backend->runPhase(plan::Phase::Reduce, reduceTasks));
 
@@ -512,11 +715,8 @@ Status Session::run(double gradScale, StepReport &report) {
         plan->numScalars, gradRole, RoleUniform::ScaleInv)];
     if (state.task.results[gradAmax] < kInfinityBits && std::isfinite(scaleInv))
       continue;
-    report.skippedTotal = ++skippedTotal;
-    report.skippedInARow = ++skippedInARow;
-    reportOverflow(index, report);
-    for (size_t other : active)
-      forgetGradient(states[other]);
+    reportOverflow(index, gradScale, report);
+    skip();
     return {};
   }
   for (size_t index : active) {
@@ -543,13 +743,158 @@ Status Session::run(double gradScale, StepReport &report) {
   return {};
 }
 
-void Session::commit(size_t index, StepReport &report) {
+//===----------------------------------------------------------------------===//
+// Step on a device
+//===----------------------------------------------------------------------===//
+
+Status Session::prepare() {
+  if (!device)
+    return {};
+  MSAMP_RETURN_IF_ERROR(checkBindings());
+  if (!hasDeviceHyper) {
+    std::vector<double> values;
+    for (const std::vector<double> &group : groupHypers)
+      values.insert(values.end(), group.begin(), group.end());
+    MSAMP_RETURN_IF_ERROR(device->setHyper(values));
+    hasDeviceHyper = true;
+  }
+  if (!hasDeviceGradAmax) {
+    std::vector<float> values;
+    for (const TensorState &state : states)
+      values.push_back(state.gradAmax);
+    MSAMP_RETURN_IF_ERROR(device->setGradAmax(values));
+    hasDeviceGradAmax = true;
+  }
+  if (!hasDeviceBuffers) {
+    std::vector<const TensorBuffers *> buffers;
+    for (const TensorState &state : states)
+      buffers.push_back(&state.buffers);
+    MSAMP_RETURN_IF_ERROR(device->setBuffers(buffers, stepBuffers));
+    hasDeviceBuffers = true;
+  }
+  return {};
+}
+
+Status Session::enqueueOnDevice(double gradScale) {
+  if (!stepBuffers.gradScale)
+    MSAMP_RETURN_IF_ERROR(checkGradScale(gradScale));
+  MSAMP_RETURN_IF_ERROR(prepare());
+  if (!stepBuffers.gradScale)
+    MSAMP_RETURN_IF_ERROR(device->setGradScale(gradScale));
+  MSAMP_RETURN_IF_ERROR(device->launch());
+  lastGradScale = gradScale;
+  for (TensorState &state : states) {
+    state.hasFingerprint = false;
+    // What was known of this gradient says nothing of the buffer's next
+    // contents.
+    if (state.gradAmax >= 0.0f)
+      hasDeviceGradAmax = false;
+    state.gradAmax = -1;
+  }
+  return {};
+}
+
+/// The status for what stopped a step; see DeviceError.
+Status Session::describeError(uint64_t error) {
+  auto index = static_cast<size_t>(error >> 32);
+  auto detail = static_cast<size_t>(error & 0xFFFF);
+  auto kind = static_cast<plan::DeviceError>((error >> 16) & 0xFFFF);
+  if (kind == plan::DeviceError::GradScale) {
+    float value = 0;
+    MSAMP_RETURN_IF_ERROR(
+        memory().copyToHost(&value, stepBuffers.gradScale, sizeof(value)));
+    return unusableGradScale(value);
+  }
+  const PlanTensor &tensor = plan->tensors[index];
+  HostView view(*this, index);
+  MSAMP_RETURN_IF_ERROR(view.read(/*isGrad=*/false));
+  switch (kind) {
+  case plan::DeviceError::ScaleInv:
+    for (const PlanBuffer &buffer : tensor.buffers)
+      if (buffer.kind == PlanBuffer::Kind::ScaleInv && buffer.role == detail)
+        return corruptScale(tensor, buffer, *view.buffers.scaleInv[detail]);
+    break;
+  case plan::DeviceError::Step:
+    return corruptStep(tensor, *view.buffers.step);
+  case plan::DeviceError::Scalar:
+    return invalidArgument("the hyper-parameters of group '" +
+                           plan->groups[tensor.group].name + "' make scalar " +
+                           std::to_string(detail) + " of optimizer '" +
+                           plan->optimizer + "' infinite or NaN at step " +
+                           std::to_string(*view.buffers.step + 1) +
+                           " of tensor '" + tensor.name + "'");
+  case plan::DeviceError::GradScale:
+    break;
+  }
+  return {StatusCode::Internal, "the device reports an unknown error"};
+}
+
+Status Session::synchronize(StepReport &report) {
+  if (!device)
+    return {StatusCode::Unimplemented,
+            "only the cuda backend has steps to wait for"};
+  report = {};
+  plan::DeviceReport found{};
+  if (Status status = device->synchronize(found); !status.ok()) {
+    isPoisoned = true;
+    return status;
+  }
+  report.skippedTotal = found.skipped_total;
+  report.skippedInARow = found.skipped_in_a_row;
+  if (found.steps == 0)
+    return {};
+  for (const TensorState &state : states)
+    report.tensorsWithoutGrad += !state.buffers.payload[gradRole];
+  if (found.applied) {
+    report.applied = true;
+    for (size_t index = 0; index < states.size(); ++index)
+      if (states[index].buffers.payload[gradRole])
+        countWork(plan->tensors[index], report);
+  } else if (found.first_error != plan::kNoError) {
+    return describeError(found.first_error);
+  } else if (found.overflow_tensor != plan::kNoTensor) {
+    double gradScale = lastGradScale;
+    float bound = 0;
+    if (stepBuffers.gradScale &&
+        memory().copyToHost(&bound, stepBuffers.gradScale, sizeof(bound)).ok())
+      gradScale = bound;
+    reportOverflow(found.overflow_tensor, gradScale, report);
+  }
+  for (TensorState &state : states)
+    state.overflowIndex = -1;
+  return {};
+}
+
+/// Brings the statistics of a tensor's last step from the device.
+Status Session::readStats(size_t index) {
   const PlanTensor &tensor = plan->tensors[index];
   TensorState &state = states[index];
-  const std::vector<uint64_t> &results = state.task.results;
-  ++*state.step;
+  std::vector<uint64_t> results;
+  MSAMP_RETURN_IF_ERROR(device->readResults(index, results));
+  for (size_t role = 0; role < plan->roles.size(); ++role)
+    state.stats[role] = statsOf(tensor, role, results);
+  return {};
+}
+
+/// What `results` say of one role; its scale as it was found, 0 if none was.
+RoleStats Session::statsOf(const PlanTensor &tensor, size_t role,
+                           const std::vector<uint64_t> &results) const {
+  if (plan->storage(tensor.classIndex, role).scaling == Scaling::None)
+    return {0, 1.0f, 0, 0};
+  auto result = [&](RoleResult kind) {
+    return results[plan::resultIndex(role, kind)];
+  };
+  return {floatOf(static_cast<uint32_t>(result(RoleResult::Amax))),
+          floatOf(static_cast<uint32_t>(result(RoleResult::Scale))),
+          result(RoleResult::Saturated), result(RoleResult::Flushed)};
+}
+
+//===----------------------------------------------------------------------===//
+// The end of a step
+//===----------------------------------------------------------------------===//
+
+void Session::countWork(const PlanTensor &tensor, StepReport &report) const {
   ++report.tensorsUpdated;
-  state.hasFingerprint = true;
   report.elements += tensor.numElements;
   for (size_t role = 0; role < plan->roles.size(); ++role) {
     const plan::Storage &storage = plan->storage(tensor.classIndex, role);
@@ -561,42 +906,39 @@ void Session::commit(size_t index, StepReport &report) {
                              plan->paramRole(tensor.classIndex) == masterRole);
     report.bytes +=
         tensor.numElements * dtypeSize(storage.dtype) * (isOneWay ? 1 : 2);
+  }
+}
+
+void Session::commit(size_t index, StepReport &report) {
+  const PlanTensor &tensor = plan->tensors[index];
+  TensorState &state = states[index];
+  const TensorBuffers &buffers = state.buffers;
+  const std::vector<uint64_t> &results = state.task.results;
+  ++*buffers.step;
+  countWork(tensor, report);
+  state.hasFingerprint = true;
+  for (size_t role = 0; role < plan->roles.size(); ++role) {
+    const plan::Storage &storage = plan->storage(tensor.classIndex, role);
+    if (storage.dtype == plan::DType::None)
+      continue;
     RoleStats &stats = state.stats[role];
-    auto result = [&](RoleResult kind) {
-      return results[plan::resultIndex(role, kind)];
-    };
-    stats.amax = floatOf(static_cast<uint32_t>(result(RoleResult::Amax)));
-    stats.saturated = result(RoleResult::Saturated);
-    stats.flushed = result(RoleResult::Flushed);
-    if (storage.scaling == Scaling::None) {
-      stats = {};
-      stats.scale = 1.0f;
+    stats = statsOf(tensor, role, results);
+    if (storage.scaling == Scaling::None)
       continue;
-    }
-    if (role == gradRole) {
-      stats.amax = state.gradAmax >= 0 ? state.gradAmax : stats.amax;
-      stats.scale = 1.0f / *state.scaleInv[role];
-      continue;
-    }
     // An empty tensor runs no kernel and keeps its scale.
-    stats.scale = 1.0f / *state.scaleInv[role];
-    if (uint64_t scale = result(RoleResult::Scale)) {
-      stats.scale = floatOf(static_cast<uint32_t>(scale));
-      *state.scaleInv[role] = 1.0f / stats.scale;
-    }
-    if (storage.scaling != Scaling::Delayed)
-      continue;
-    float *history = state.history[role];
-    if (!std::isfinite(stats.amax)) {
-      std::fill_n(history, storage.history, -1.0f);
+    if (role == gradRole || stats.scale == 0.0f)
+      stats.scale = 1.0f / *buffers.scaleInv[role];
+    if (role == gradRole) {
+      if (float amax = gradAmaxOf(state); amax >= 0.0f)
+        stats.amax = amax;
       continue;
     }
-    std::copy_backward(history, history + storage.history - 1,
-                       history + storage.history);
-    history[0] = stats.amax;
+    *buffers.scaleInv[role] = 1.0f / stats.scale;
+    if (storage.scaling == Scaling::Delayed)
+      plan::pushHistory(buffers.history[role], storage.history, stats.amax);
   }
   state.fingerprint = results[plan::fingerprintIndex(plan->roles.size())] +
-                      hashMetadata(tensor, state);
+                      hashMetadata(tensor, buffers);
 }
 
 //===----------------------------------------------------------------------===//
@@ -604,9 +946,11 @@ void Session::commit(size_t index, StepReport &report) {
 //===----------------------------------------------------------------------===//
 
 Status Session::roleStats(const std::string &name, const std::string &role,
-                          RoleStats &stats) const {
+                          RoleStats &stats) {
   size_t index;
   MSAMP_RETURN_IF_ERROR(findTensor(name, index));
+  if (device)
+    MSAMP_RETURN_IF_ERROR(readStats(index));
   for (size_t candidate = 0; candidate < plan->roles.size(); ++candidate)
     if (plan->roles[candidate].name == role &&
         plan->holds(plan->tensors[index].classIndex, candidate)) {
@@ -617,15 +961,15 @@ Status Session::roleStats(const std::string &name, const std::string &role,
 }
 
 uint64_t Session::hashMetadata(const PlanTensor &tensor,
-                               const TensorState &state) const {
-  uint64_t sum = hashStep(*state.step);
+                               const TensorBuffers &buffers) const {
+  uint64_t sum = plan::hashStep(*buffers.step);
   for (size_t role = 0; role < plan->roles.size(); ++role) {
     const plan::Storage &storage = plan->storage(tensor.classIndex, role);
     if (role == gradRole || storage.scaling == Scaling::None)
       continue;
-    sum += hashScale(role, 0, *state.scaleInv[role]);
+    sum += plan::hashScale(role, 0, *buffers.scaleInv[role]);
     for (uint32_t entry = 0; entry < storage.history; ++entry)
-      sum += hashScale(role, entry + 1, state.history[role][entry]);
+      sum += plan::hashScale(role, entry + 1, buffers.history[role][entry]);
   }
   return sum;
 }
@@ -639,15 +983,15 @@ Status Session::fingerprint(const std::string &name, uint64_t &result) {
   return {};
 }
 
-Status Session::computeFingerprint(const std::string &name,
-                                   uint64_t &result) const {
+Status Session::computeFingerprint(const std::string &name, uint64_t &result) {
   size_t index;
   MSAMP_RETURN_IF_ERROR(findTensor(name, index));
   const PlanTensor &tensor = plan->tensors[index];
-  const TensorState &state = states[index];
-  MSAMP_RETURN_IF_ERROR(checkBound(tensor, state, /*withGrad=*/false));
-  result = hashPayloads(*plan, tensor.classIndex, state.payload.data(), 0,
-                        tensor.numElements) +
-           hashMetadata(tensor, state);
+  MSAMP_RETURN_IF_ERROR(checkBound(tensor, states[index], /*withGrad=*/false));
+  HostView view(*this, index);
+  MSAMP_RETURN_IF_ERROR(view.read(/*isGrad=*/false));
+  result = hashPayloads(*plan, tensor.classIndex, view.buffers.payload.data(),
+                        0, tensor.numElements) +
+           hashMetadata(tensor, view.buffers);
   return {};
 }

@@ -18,6 +18,8 @@ struct SessionOptions {
   std::string backend = "cpu";
   unsigned threads = 0;
   std::string isa;
+  int device = 0;
+  void *stream = nullptr;
 };
 
 /// See msamp_step_report.
@@ -55,12 +57,18 @@ public:
   const Plan &getPlan() const { return *plan; }
   /// Whether a step failed half way: neither run nor save then.
   bool poisoned() const { return isPoisoned; }
-  std::string describeBackend() const { return backend->describe(); }
+  std::string describeBackend() const {
+    return device ? device->describe() : backend->describe();
+  }
+  /// Where the session's tensors are to be.
+  Memory &memory();
 
   /// See the functions of the same names in api.h.
   Status bind(const std::string &name, const std::string &key, void *data,
               const std::string &dtype, const std::vector<int64_t> &shape,
               size_t byteSize);
+  Status bindStep(const std::string &key, void *data, const std::string &dtype,
+                  const std::vector<int64_t> &shape, size_t byteSize);
   Status initialize(const std::string &name, const float *param, size_t count);
   Status quantizeGradient(const std::string &name, const float *grad,
                           size_t count);
@@ -71,21 +79,23 @@ public:
     return groupHypers[group][index];
   }
   Status run(double gradScale, StepReport &report);
+  /// The same without a report: a device backend does not wait for it.
+  Status enqueue(double gradScale);
+  Status prepare();
+  Status synchronize(StepReport &report);
   Status roleStats(const std::string &name, const std::string &role,
-                   RoleStats &stats) const;
+                   RoleStats &stats);
   Status fingerprint(const std::string &name, uint64_t &result);
   /// The same, but from the bytes in the buffers in any case.
-  Status computeFingerprint(const std::string &name, uint64_t &result) const;
+  Status computeFingerprint(const std::string &name, uint64_t &result);
 
 private:
-  Session(std::shared_ptr<const Plan> plan, std::unique_ptr<Backend> backend);
+  explicit Session(std::shared_ptr<const Plan> plan);
 
-  /// What the caller bound for one tensor, by role, and what a step found.
+  /// What the caller bound for one tensor, and what a step found.
   struct TensorState {
-    std::vector<void *> payload;
-    std::vector<float *> scaleInv, history;
+    TensorBuffers buffers;
     std::vector<char> isBound; // by buffer
-    int64_t *step = nullptr;
     /// Largest magnitude of the bound gradient, or negative if not known.
     float gradAmax = -1;
     /// The first element of it that is not finite, if quantizing saw one.
@@ -98,33 +108,55 @@ private:
     std::vector<RoleStats> stats;
     TensorTask task;
   };
+  /// A tensor's buffers where the host can use them: themselves, or a copy.
+  class HostView;
 
   Status findTensor(const std::string &name, size_t &index) const;
   /// Forgets what is known about a gradient that is replaced.
   static void forgetGradient(TensorState &state);
   static Status checkBound(const PlanTensor &tensor, const TensorState &state,
                            bool withGrad);
+  Status checkBindings();
   Status checkOverlap() const;
-  Status checkState(const PlanTensor &tensor, const TensorState &state) const;
+  Status checkState(const PlanTensor &tensor,
+                    const TensorBuffers &buffers) const;
+  Status checkGradScale(double gradScale) const;
+  /// The value in force: the bound one, if there is one.
+  double gradScaleOr(double gradScale) const;
+  float gradAmaxOf(const TensorState &state) const;
   Status prepareTask(size_t index, double gradScale);
   bool needsReduce(size_t index, double gradScale) const;
-  void reportOverflow(size_t index, StepReport &report) const;
+  void reportOverflow(size_t index, double gradScale, StepReport &report);
   void commit(size_t index, StepReport &report);
+  void countWork(const PlanTensor &tensor, StepReport &report) const;
+  Status runOnHost(double gradScale, StepReport &report);
+  Status enqueueOnDevice(double gradScale);
+  Status describeError(uint64_t error);
+  Status readStats(size_t index);
+  RoleStats statsOf(const PlanTensor &tensor, size_t role,
+                    const std::vector<uint64_t> &results) const;
   uint64_t hashMetadata(const PlanTensor &tensor,
-                        const TensorState &state) const;
+                        const TensorBuffers &buffers) const;
   Status checkRange(const PlanTensor &tensor, size_t role,
                     const float *values) const;
-  /// Writes `values` to `role` of `state` with a scale of their own.
-  void storeCurrent(const PlanTensor &tensor, TensorState &state, size_t role,
-                    const float *values);
+  /// Writes `values` to `role` of `buffers` with a scale of their own.
+  void storeCurrent(const PlanTensor &tensor, const TensorBuffers &buffers,
+                    size_t role, const float *values);
 
   std::shared_ptr<const Plan> plan;
+  /// One of the two.
   std::unique_ptr<Backend> backend;
+  std::unique_ptr<DeviceBackend> device;
   std::vector<TensorState> states;
+  StepBuffers stepBuffers;
   std::vector<std::vector<double>> groupHypers;
   std::vector<float> scalarsScratch;
   bool isChecked = false; // all bound, nothing overlaps
   bool isPoisoned = false;
+  /// What the device has of the session's tables.
+  bool hasDeviceBuffers = false, hasDeviceHyper = false,
+       hasDeviceGradAmax = false;
+  double lastGradScale = 1;
   uint64_t skippedTotal = 0, skippedInARow = 0;
 };
 

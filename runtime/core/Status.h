@@ -22,6 +22,7 @@ enum class StatusCode {
   IoError = MSAMP_IO_ERROR,
   Poisoned = MSAMP_POISONED,
   Internal = MSAMP_INTERNAL,
+  OutOfMemory = MSAMP_OUT_OF_MEMORY,
 };
 
 class [[nodiscard]] Status {

@@ -82,22 +82,20 @@ Status StateStore::bind(Session &session, size_t tensor, size_t buffer,
 }
 
 Status StateStore::allocate(Session &session) {
-  memory.resize(plan->tensors.size());
+  buffers.clear();
+  buffers.resize(plan->tensors.size());
+  Memory &memory = session.memory();
   for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
     const PlanTensor &entry = plan->tensors[tensor];
-    memory[tensor].clear();
     for (size_t buffer = 0; buffer < entry.buffers.size(); ++buffer) {
-      constexpr size_t alignment = 64;
-      size_t size = entry.buffers[buffer].byteSize;
-      size_t padded =
-          (std::max<size_t>(size, 1) + alignment - 1) / alignment * alignment;
-      void *data = std::aligned_alloc(alignment, padded);
-      if (!data)
-        return {StatusCode::Internal,
-                "out of memory: " + std::to_string(size) + " bytes for '" +
-                    entry.fileName(entry.buffers[buffer]) + "'"};
-      std::memset(data, 0, padded);
-      memory[tensor].emplace_back(data);
+      const PlanBuffer &info = entry.buffers[buffer];
+      buffers[tensor].emplace_back(nullptr, Release{&memory});
+      if (!info.isRequired())
+        continue;
+      void *data = nullptr;
+      MSAMP_RETURN_IF_ERROR(memory.allocate(info.byteSize, data)
+                                .withContext("'" + entry.fileName(info) + "'"));
+      buffers[tensor].back().reset(data);
       MSAMP_RETURN_IF_ERROR(bind(session, tensor, buffer, data));
     }
   }
@@ -168,10 +166,11 @@ Status StateStore::load(Session &session, const SafetensorsFile &file,
       if (!view)
         return missing(file, name);
       MSAMP_RETURN_IF_ERROR(checkView(file, *view, info.dtype, info.shape));
-      std::memcpy(memory[tensor][buffer].get(), view->data, info.byteSize);
+      MSAMP_RETURN_IF_ERROR(session.memory().copyFromHost(
+          buffers[tensor][buffer].get(), view->data, info.byteSize));
       // Binding anew tells the session that the contents have changed.
       MSAMP_RETURN_IF_ERROR(
-          bind(session, tensor, buffer, memory[tensor][buffer].get()));
+          bind(session, tensor, buffer, buffers[tensor][buffer].get()));
     }
   }
   MSAMP_RETURN_IF_ERROR(checkNoOthers(file, names));
@@ -226,7 +225,7 @@ Status StateStore::setGradient(Session &session, size_t tensor,
   const PlanTensor &entry = plan->tensors[tensor];
   size_t buffer = entry.findBuffer("grad") - entry.buffers.data();
   const PlanBuffer &info = entry.buffers[buffer];
-  void *own = memory[tensor][buffer].get();
+  void *own = buffers[tensor][buffer].get();
   const plan::Storage &storage = plan->storage(entry.classIndex, gradRole);
   if (view.dtype == "F32" && info.dtype != "F32") {
     MSAMP_RETURN_IF_ERROR(checkView(file, view, "F32", info.shape));
@@ -241,12 +240,15 @@ Status StateStore::setGradient(Session &session, size_t tensor,
     if (!scale)
       return missing(file, entry.name + ".scale_inv");
     MSAMP_RETURN_IF_ERROR(checkView(file, *scale, "F32", {}));
-    std::memcpy(memory[tensor][buffer + 1].get(), scale->data, sizeof(float));
+    MSAMP_RETURN_IF_ERROR(session.memory().copyFromHost(
+        buffers[tensor][buffer + 1].get(), scale->data, sizeof(float)));
   }
   // In place where the file aligns it: a step only reads gradients.
-  if (reinterpret_cast<uintptr_t>(view.data) % info.elementSize == 0)
+  if (session.memory().isHost() &&
+      reinterpret_cast<uintptr_t>(view.data) % info.elementSize == 0)
     return bind(session, tensor, buffer, const_cast<std::byte *>(view.data));
-  std::memcpy(own, view.data, info.byteSize);
+  MSAMP_RETURN_IF_ERROR(
+      session.memory().copyFromHost(own, view.data, info.byteSize));
   return bind(session, tensor, buffer, own);
 }
 
@@ -255,15 +257,24 @@ Status StateStore::save(Session &session, const std::string &path) {
     return {StatusCode::Poisoned,
             "a step failed half way; its state is not worth saving"};
   std::vector<SafetensorsEntry> entries;
+  std::vector<std::unique_ptr<std::byte[]>> copies;
   Json fingerprints = Json::object(), formats = Json::object(),
        hyper = Json::object();
   for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
     const PlanTensor &entry = plan->tensors[tensor];
     for (size_t buffer = 0; buffer < entry.buffers.size(); ++buffer) {
       const PlanBuffer &info = entry.buffers[buffer];
-      if (info.role != gradRole)
-        entries.push_back({entry.fileName(info), info.dtype, info.shape,
-                           memory[tensor][buffer].get(), info.byteSize});
+      if (info.role == gradRole)
+        continue;
+      void *data = buffers[tensor][buffer].get();
+      if (!session.memory().isHost()) {
+        copies.push_back(std::make_unique<std::byte[]>(info.byteSize));
+        MSAMP_RETURN_IF_ERROR(session.memory().copyToHost(copies.back().get(),
+                                                          data, info.byteSize));
+        data = copies.back().get();
+      }
+      entries.push_back(
+          {entry.fileName(info), info.dtype, info.shape, data, info.byteSize});
     }
     uint64_t value;
     MSAMP_RETURN_IF_ERROR(session.fingerprint(entry.name, value));

@@ -8,7 +8,6 @@
 #include "core/Status.h"
 #include "safetensors/Safetensors.h"
 
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,9 +19,9 @@ public:
   explicit StateStore(std::shared_ptr<const Plan> plan)
       : plan(std::move(plan)) {}
 
-  /// Allocates every buffer of the plan, zeroed and aligned to a cache line,
-  /// and binds it to `session`, which must outlive calls below and be of this
-  /// plan.
+  /// Allocates every buffer of the plan that a step needs, zeroed, in the
+  /// session's memory, and binds it. The session is of this plan and outlives
+  /// the store.
   Status allocate(Session &session);
 
   /// Initial state from a file of parameters, one for each tensor, in F32, F16
@@ -47,10 +46,12 @@ public:
   Status save(Session &session, const std::string &path);
 
 private:
-  struct Free {
-    void operator()(void *memory) const { std::free(memory); }
+  /// Returns a buffer to the memory that it came from.
+  struct Release {
+    rt::Memory *memory;
+    void operator()(void *data) const { memory->release(data); }
   };
-  using Memory = std::unique_ptr<void, Free>;
+  using Buffer = std::unique_ptr<void, Release>;
 
   Status bind(Session &session, size_t tensor, size_t buffer, void *data);
   void noteHyperChanges(const Session &session, const std::string &saved,
@@ -59,7 +60,7 @@ private:
                      const SafetensorsFile &file, const SafetensorsView &view);
 
   std::shared_ptr<const Plan> plan;
-  std::vector<std::vector<Memory>> memory; // [tensor][buffer]
+  std::vector<std::vector<Buffer>> buffers; // [tensor][buffer]
 };
 
 } // namespace msamp::rt

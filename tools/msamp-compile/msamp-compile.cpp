@@ -14,6 +14,7 @@
 #include "mlir/Support/FileUtilities.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/Regex.h"
 #include "llvm/Support/SourceMgr.h"
 
 #include <csignal>
@@ -64,6 +65,23 @@ static cl::list<std::string>
             cl::desc("Level or formats of tensors whose name matches: REGEX:O0 "
                      "or REGEX:weight=f32 (first match wins)"),
             cl::value_desc("rule"), cl::cat(category));
+static cl::list<std::string>
+    targets("target", cl::CommaSeparated,
+            cl::desc("What to make code for: cpu (default), cuda or both"),
+            cl::value_desc("list"), cl::cat(category));
+static cl::list<std::string>
+    arch("arch", cl::CommaSeparated,
+         cl::desc("Architectures for cuda (default sm_90a); the plan also has "
+                  "PTX for all later ones"),
+         cl::value_desc("sm_90a,sm_80"), cl::cat(category));
+// For the tuning script; see convert-msamp-to-gpu.
+static cl::opt<unsigned> accessBytes("tune-access-bytes", cl::Hidden,
+                                     cl::cat(category));
+static cl::opt<unsigned> threads("tune-threads", cl::Hidden, cl::cat(category));
+static cl::opt<unsigned> blocksPerSM("tune-blocks-per-sm", cl::Hidden,
+                                     cl::cat(category));
+static cl::opt<unsigned> chunkElements("tune-chunk-elements", cl::Hidden,
+                                       cl::cat(category));
 enum class Emit { Plan, MLIR };
 static cl::opt<Emit>
     emit("emit", cl::desc("What to write"), cl::init(Emit::Plan),
@@ -118,6 +136,11 @@ static OwningOpRef<ModuleOp> getModule(MLIRContext &context,
   return generateStep(&context, request);
 }
 
+static bool hasTarget(llvm::StringRef target) {
+  return targets.empty() ? target == "cpu"
+                         : llvm::is_contained(targets, target.str());
+}
+
 static LogicalResult checkOptions() {
   if (input.empty() == optimizer.empty())
     return fail("give either a step.mlir or --optimizer");
@@ -130,6 +153,16 @@ static LogicalResult checkOptions() {
       if (option->getNumOccurrences())
         return fail("--" + option->ArgStr + " goes with --optimizer; " + input +
                     " says it itself");
+  for (const std::string &target : targets)
+    if (target != "cpu" && target != "cuda")
+      return fail("unknown target '" + target + "', expected cpu or cuda");
+  if (!arch.empty() && !hasTarget("cuda"))
+    return fail("--arch goes with --target=cuda");
+  llvm::Regex pattern("^sm_[0-9]+[a-z]?$");
+  for (const std::string &chip : arch)
+    if (!pattern.match(chip))
+      return fail("unknown architecture '" + chip +
+                  "', expected one such as sm_80 or sm_90a");
   if (output.empty() && emit == Emit::Plan)
     return fail("no output file is given; see -o");
   return success();
@@ -178,7 +211,20 @@ static LogicalResult compile() {
           categories, /*printAsEmitRemarks=*/true)))
     return fail("cannot enable remarks");
   PassManager pm(&context);
-  buildStepToCPUPipeline(pm);
+  if (hasTarget("cuda")) {
+    StepToCUDAOptions options;
+    options.withCPU = hasTarget("cpu");
+    options.arch = arch.empty()
+                       ? SmallVector<std::string>{"sm_90a"}
+                       : SmallVector<std::string>(arch.begin(), arch.end());
+    options.accessBytes = accessBytes;
+    options.threads = threads;
+    options.blocksPerSM = blocksPerSM;
+    options.chunkElements = chunkElements;
+    buildStepToCUDAPipeline(pm, options);
+  } else {
+    buildStepToCPUPipeline(pm);
+  }
   if (failed(pm.run(*module)))
     return failure();
   FailureOr<std::string> plan = serializeStepPlan(*module);

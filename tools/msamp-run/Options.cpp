@@ -20,7 +20,8 @@ Runs optimizer steps of a compiled step plan on safetensors files.
                        counts from 1
   --save FILE          write weights, scales and optimizer state
   --steps N            number of steps (default: the number of gradient files)
-  --backend NAME       cpu (default) or reference
+  --backend NAME       cpu (default), cuda or reference
+  --device N           device of the cuda backend (default 0)
   --threads N          threads of the cpu backend (default: one a processor)
   --isa NAME           force x86-64, x86-64-v3 or x86-64-v4 code
   --hyper NAME=X,...   hyper-parameters, for all groups
@@ -99,6 +100,10 @@ static Status setOption(const std::string &name, const std::string &value,
   else if (name == "--steps") {
     MSAMP_RETURN_IF_ERROR(parseCount(name, value, 1000000000, count));
     options.steps = count;
+  } else if (name == "--device") {
+    double number;
+    MSAMP_RETURN_IF_ERROR(parseNumber(name, value, number));
+    options.device = static_cast<int>(number);
   } else if (name == "--threads") {
     MSAMP_RETURN_IF_ERROR(parseCount(name, value, 1024, count));
     options.threads = static_cast<unsigned>(count);

@@ -22,6 +22,7 @@ struct Options {
   std::string backend = "cpu";
   std::string isa;
   unsigned threads = 0;
+  int device = 0;
   double gradScale = 1.0;
   std::vector<std::pair<std::string, double>> hyper;
   bool allowMissingGrads = false;

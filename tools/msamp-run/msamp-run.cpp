@@ -34,8 +34,11 @@ static Status runPlan(const Options &options) {
   std::shared_ptr<const Plan> plan;
   MSAMP_RETURN_IF_ERROR(Plan::load(options.plan, plan));
   std::unique_ptr<Session> session;
-  MSAMP_RETURN_IF_ERROR(Session::create(
-      plan, {options.backend, options.threads, options.isa}, session));
+  MSAMP_RETURN_IF_ERROR(
+      Session::create(plan,
+                      {options.backend, options.threads, options.isa,
+                       options.device, /*stream=*/nullptr},
+                      session));
   std::printf("%s: %s, %zu tensors, backend %s\n", options.plan.c_str(),
               plan->optimizer.c_str(), plan->tensors.size(),
               session->describeBackend().c_str());

@@ -24,4 +24,36 @@ def ConvertMSAMPToCPU : Pass<"convert-msamp-to-cpu", "::mlir::ModuleOp"> {
     "::mlir::vector::VectorDialect"];
 }
 
+def ConvertMSAMPToGPU : Pass<"convert-msamp-to-gpu", "::mlir::ModuleOp"> {
+  let summary = "kernels of a launch to GPU kernels, one for an architecture";
+  let description = [{
+    Adds a `gpu.module` for each of `arch`, called after it, with the entry point
+    `msamp_step`, one function for each kernel and one for the optimizer's scalars;
+    and one for the least of them without its suffix, whose PTX later chips run.
+    All tensors and phases are one launch, of which the device library has the
+    skeleton: it is declared here and linked in when the plan is written. How many
+    elements a thread handles, and how many threads, comes from Tuning.def unless
+    an option says otherwise.
+
+    Numerics: unchanged.
+    Postcondition: the gpu.module holds no msamp op but `decode` and `encode`; the
+    launch stays, as the step plan's table of contents.
+    (* example filepath=test/Conversion/MSAMPToGPU/convert-msamp-to-gpu.mlir *)
+  }];
+  let options = [
+    ListOption<"arch", "arch", "std::string", "Architectures: sm_90a,sm_80">,
+    Option<"accessBytes", "access-bytes", "unsigned", /*default=*/"0",
+           "Bytes a thread accesses at once of a class's widest operand">,
+    Option<"threads", "threads", "unsigned", /*default=*/"0",
+           "Threads of a block">,
+    Option<"blocksPerSM", "blocks-per-sm", "unsigned", /*default=*/"0",
+           "Blocks on a multiprocessor">,
+    Option<"chunkElements", "chunk-elements", "unsigned", /*default=*/"0",
+           "Elements of a warp's share of work, a power of two">,
+  ];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect",
+    "::mlir::NVVM::NVVMDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+}
+
 #endif // MSAMP_CONVERSION_PASSES_TD

@@ -5,12 +5,30 @@
 
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassOptions.h"
+#include "mlir/Pass/PassRegistry.h"
 
 namespace mlir::msamp {
 
 /// --msamp-step-to-cpu: from a function with wrapped updates to a launch and
 /// its CPU code in the LLVM dialect, ready for msamp-emit-step-plan.
 void buildStepToCPUPipeline(OpPassManager &pm);
+
+struct StepToCUDAOptions : PassPipelineOptions<StepToCUDAOptions> {
+  ListOption<std::string> arch{
+      *this, "arch", llvm::cl::desc("Architectures, as sm_90a,sm_80")};
+  Option<bool> withCPU{*this, "with-cpu", llvm::cl::desc("Make CPU code too"),
+                       llvm::cl::init(false)};
+  // See convert-msamp-to-gpu; 0 is the tuned value.
+  Option<unsigned> accessBytes{*this, "access-bytes", llvm::cl::init(0)};
+  Option<unsigned> threads{*this, "threads", llvm::cl::init(0)};
+  Option<unsigned> blocksPerSM{*this, "blocks-per-sm", llvm::cl::init(0)};
+  Option<unsigned> chunkElements{*this, "chunk-elements", llvm::cl::init(0)};
+};
+
+/// --msamp-step-to-cuda: the same to GPU code for each architecture.
+void buildStepToCUDAPipeline(OpPassManager &pm,
+                             const StepToCUDAOptions &options);
 
 /// Registers the dialect and the dialects that its passes make.
 void registerMSAMPDialects(DialectRegistry &registry);

@@ -6,7 +6,9 @@
 #include "msamp/Dialect/MSAMP/IR/MSAMP.h"
 #include "msamp_rt/plan_format.h"
 
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/FileUtilities.h"
 
 namespace mlir::msamp {
 
@@ -24,6 +26,29 @@ FailureOr<ReferenceProgram> buildReferenceProgram(OptimizerOp optimizer);
 /// Compiles the LLVM-dialect module `cpu` to an ELF shared object without
 /// dependencies. `triple` receives the target's.
 FailureOr<std::string> compileNativeObject(ModuleOp cpu, std::string &triple);
+
+/// Device code of one gpu.module: PTX, and a cubin where there is ptxas.
+struct DeviceCode {
+  std::string ptx, cubin;
+  /// Of a thread of the cubin.
+  uint32_t registers = 0, spillBytes = 0;
+};
+
+/// Registers what compileDeviceCode needs to translate.
+void registerDeviceTranslations(DialectRegistry &registry);
+
+/// Links the device library to `module`, which must be lowered to the LLVM and
+/// NVVM dialects, and compiles the two for the module's target; assembles if
+/// the module says `msamp.wants_cubin` and ptxas is found.
+FailureOr<DeviceCode> compileDeviceCode(gpu::GPUModuleOp module);
+
+/// Removes a file at the end of a scope.
+struct TemporaryFile {
+  llvm::SmallString<128> path;
+  llvm::FileRemover remover;
+
+  std::error_code create(StringRef suffix);
+};
 
 } // namespace mlir::msamp
 

@@ -56,19 +56,13 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
       .run(module, modules);
 }
 
-/// Removes a file at the end of a scope.
-struct TemporaryFile {
-  llvm::SmallString<128> path;
-  llvm::FileRemover remover;
-
-  std::error_code create(StringRef suffix) {
-    std::error_code error =
-        llvm::sys::fs::createTemporaryFile("msamp", suffix, path);
-    if (!error)
-      remover.setFile(path);
-    return error;
-  }
-};
+std::error_code TemporaryFile::create(StringRef suffix) {
+  std::error_code error =
+      llvm::sys::fs::createTemporaryFile("msamp", suffix, path);
+  if (!error)
+    remover.setFile(path);
+  return error;
+}
 
 /// Links relocatable `object` into a shared object.
 static FailureOr<std::string> linkSharedObject(ModuleOp cpu, StringRef object) {

@@ -5,6 +5,7 @@
 
 #include "mlir/IR/OwningOpRef.h"
 #include "mlir/IR/SymbolTable.h"
+#include "mlir/IR/Threading.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/raw_ostream.h"
@@ -108,9 +109,8 @@ plan::Storage getStorage(StorageAttr storage) {
 /// Writes the sections that describe one launch.
 class PlanBuilder {
 public:
-  PlanBuilder(LaunchOp launch, LayoutOp layout, OptimizerOp optimizer,
-              ModuleOp cpu)
-      : launch(launch), layout(layout), optimizer(optimizer), cpu(cpu) {}
+  PlanBuilder(LaunchOp launch, LayoutOp layout, OptimizerOp optimizer)
+      : launch(launch), layout(layout), optimizer(optimizer) {}
 
   FailureOr<std::string> build() {
     addRolesAndHypers();
@@ -122,8 +122,9 @@ public:
     writer.addSection(plan::SectionKind::Programs, program->programs);
     writer.addSection(plan::SectionKind::Instructions, program->instructions);
     writer.addSection(plan::SectionKind::Operands, program->operands);
-    if (failed(addKernels()))
+    if (failed(addNativeCode()) || failed(addDeviceCode()))
       return failure();
+    addSummary();
     addMlir();
     return writer.finish();
   }
@@ -240,16 +241,31 @@ private:
     return success();
   }
 
-  LogicalResult addKernels() {
-    std::string triple;
-    FailureOr<std::string> object = compileNativeObject(cpu, triple);
-    if (failed(object))
-      return failure();
+  /// Code of @cpu, if there is one.
+  LogicalResult addNativeCode() {
     SmallVector<plan::Kernel> kernels;
+    std::string object;
+    if (auto cpu = SymbolTable::lookupNearestSymbolFrom<ModuleOp>(
+            launch->getParentOp(),
+            StringAttr::get(launch.getContext(), "cpu"))) {
+      FailureOr<std::string> compiled = compileNativeObject(cpu, triple);
+      if (failed(compiled))
+        return failure();
+      object = std::move(*compiled);
+      addKernels(kernels);
+    }
+    writer.addSection(plan::SectionKind::Kernels, kernels);
+    writer.addBytes(plan::SectionKind::NativeObject, object);
+    return success();
+  }
+
+  void addKernels(SmallVector<plan::Kernel> &kernels) {
     kernels.push_back(
         {writer.addString((optimizer.getSymName() + "_scalars").str()), 0,
          plan::Phase::Scalars, plan::Isa::X86_64, 0});
-    for (auto kernel : launch.getKernels().front().getOps<KernelOp>())
+    for (auto kernel : launch.getKernels().front().getOps<KernelOp>()) {
+      if (kernel.getPhase() == Phase::Inspect)
+        continue;
       for (uint32_t isa = 0; isa < plan::kNumIsas; ++isa)
         kernels.push_back(
             {writer.addString(
@@ -258,8 +274,70 @@ private:
              kernel.getPhase() == Phase::Reduce ? plan::Phase::Reduce
                                                 : plan::Phase::Store,
              static_cast<plan::Isa>(isa), 0});
-    writer.addSection(plan::SectionKind::Kernels, kernels);
-    writer.addBytes(plan::SectionKind::NativeObject, *object);
+    }
+  }
+
+  /// Code of every gpu.module: its PTX, and a cubin where there is ptxas.
+  LogicalResult addDeviceCode() {
+    auto modules = llvm::to_vector(
+        cast<ModuleOp>(launch->getParentOp()).getOps<gpu::GPUModuleOp>());
+    SmallVector<FailureOr<DeviceCode>> codes(modules.size(), failure());
+    DialectRegistry registry;
+    registerDeviceTranslations(registry);
+    launch.getContext()->appendDialectRegistry(registry);
+    if (failed(failableParallelForEachN(
+            launch.getContext(), 0, modules.size(), [&](size_t index) {
+              codes[index] = compileDeviceCode(modules[index]);
+              return success(succeeded(codes[index]));
+            })))
+      return failure();
+    SmallVector<plan::DeviceImage> images;
+    std::string bytes;
+    for (auto [module, code] : llvm::zip(modules, codes)) {
+      addImage(module, plan::ImageKind::Ptx, code->ptx, *code, images, bytes);
+      if (!code->cubin.empty())
+        addImage(module, plan::ImageKind::Cubin, code->cubin, *code, images,
+                 bytes);
+    }
+    writer.addSection(plan::SectionKind::DeviceImages, images);
+    writer.addBytes(plan::SectionKind::DeviceCode, bytes);
+    return success();
+  }
+
+  void addImage(gpu::GPUModuleOp module, plan::ImageKind kind, StringRef code,
+                const DeviceCode &device,
+                SmallVector<plan::DeviceImage> &images, std::string &bytes) {
+    plan::DeviceImage image{};
+    StringRef arch = module.getName();
+    image.arch = writer.addString(arch);
+    image.kind = kind;
+    (void)arch.drop_front(3)
+        .take_while(llvm::isDigit)
+        .getAsInteger(10, image.capability);
+    image.is_exact = !llvm::isDigit(arch.back());
+    auto number = [&](StringRef name) {
+      return static_cast<uint32_t>(
+          module->getAttrOfType<IntegerAttr>(name).getInt());
+    };
+    image.threads = number("msamp.threads");
+    image.blocks_per_sm = number("msamp.blocks_per_sm");
+    image.access_bytes = number("msamp.access_bytes");
+    image.chunk_elements = number("msamp.chunk_elements");
+    if (kind == plan::ImageKind::Cubin) {
+      image.registers = device.registers;
+      image.spill_bytes = device.spillBytes;
+    }
+    bytes.resize(llvm::alignTo(bytes.size(), 16), '\0');
+    image.offset = bytes.size();
+    image.size = code.size();
+    bytes += code;
+    // The driver wants PTX to end as a string.
+    if (kind == plan::ImageKind::Ptx)
+      bytes += '\0';
+    images.push_back(image);
+  }
+
+  void addSummary() {
     plan::Summary summary{};
     summary.producer = writer.addString("msamp 0.1.0");
     summary.optimizer = writer.addString(optimizer.getSymName());
@@ -270,7 +348,6 @@ private:
         optimizer.getScalars().front().getTerminator()->getNumOperands();
     writer.addSection(plan::SectionKind::Summary,
                       SmallVector<plan::Summary>{summary});
-    return success();
   }
 
   /// Keeps what a reader wants to see, as text that parses; of the layout not
@@ -289,8 +366,9 @@ private:
   LaunchOp launch;
   LayoutOp layout;
   OptimizerOp optimizer;
-  ModuleOp cpu;
   PlanWriter writer;
+  /// Of the native code; empty without one.
+  std::string triple;
   llvm::DenseMap<StringAttr, uint32_t> classNumbers, groupNumbers;
 };
 
@@ -305,14 +383,15 @@ FailureOr<std::string> mlir::msamp::serializeStepPlan(ModuleOp module) {
   LaunchOp launch = launches.front();
   auto layout = symbols.lookup<LayoutOp>(launch.getLayout());
   auto optimizer = symbols.lookup<OptimizerOp>(launch.getOptimizer());
-  auto cpu = symbols.lookup<ModuleOp>("cpu");
   if (!layout || !optimizer)
     return launch.emitOpError()
            << "layout @" << launch.getLayout() << " or optimizer @"
            << launch.getOptimizer() << " is not defined";
   if (!launch.getSchedule())
     return launch.emitOpError("has no schedule; run msamp-split-phases first");
-  if (!cpu)
-    return launch.emitOpError("has no @cpu; run convert-msamp-to-cpu first");
-  return PlanBuilder(launch, layout, optimizer, cpu).build();
+  if (!symbols.lookup<ModuleOp>("cpu") &&
+      module.getOps<gpu::GPUModuleOp>().empty())
+    return launch.emitOpError("has no code; run convert-msamp-to-cpu or "
+                              "convert-msamp-to-gpu first");
+  return PlanBuilder(launch, layout, optimizer).build();
 }

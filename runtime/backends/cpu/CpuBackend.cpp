@@ -65,6 +65,9 @@ public:
       : plan(std::move(plan)), isa(isa), pool(threads) {}
 
   Status loadKernels() {
+    if (plan->nativeObject.empty())
+      return notFound("the plan has no code for the cpu; compile it with "
+                      "--target=cpu, or use the reference backend");
     MSAMP_RETURN_IF_ERROR(object.load(plan->nativeObject));
     phaseFns.resize(plan->classes.size() * 2);
     for (const PlanKernel &kernel : plan->kernels) {

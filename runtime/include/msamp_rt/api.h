@@ -41,8 +41,10 @@ typedef enum msamp_status_code {
   MSAMP_IO_ERROR = 5,
   /* An earlier step failed half way; make a new session and load the state. */
   MSAMP_POISONED = 6,
-  /* A defect of msamp. */
-  MSAMP_INTERNAL = 7
+  /* A defect of msamp, or of the driver below it. */
+  MSAMP_INTERNAL = 7,
+  /* Host or device memory is used up. */
+  MSAMP_OUT_OF_MEMORY = 8
 } msamp_status_code;
 
 typedef struct msamp_status msamp_status;
@@ -94,7 +96,7 @@ MSAMP_RT_EXPORT msamp_status *msamp_plan_buffer(const msamp_plan *plan,
 
 /* Options of a session; zero-initialise, then set what matters. */
 typedef struct msamp_session_options {
-  /* "cpu" or "reference"; NULL means "cpu". */
+  /* "cpu", "reference" or "cuda"; NULL means "cpu". */
   const char *backend;
   /* Worker threads of the cpu backend; 0 means one a processor. Results do not
    * depend on it. */
@@ -102,6 +104,10 @@ typedef struct msamp_session_options {
   /* Forces "x86-64", "x86-64-v3" or "x86-64-v4" code; NULL picks the best that
    * the processor runs. Results do not depend on it. */
   const char *isa;
+  /* Of the cuda backend: the device's number, and the stream (a CUstream or
+   * cudaStream_t of it; NULL is the default stream) that steps run on. */
+  int device;
+  void *stream;
 } msamp_session_options;
 
 /* Makes a session that runs `plan`. `options` may be NULL. */
@@ -115,7 +121,19 @@ MSAMP_RT_EXPORT void msamp_session_free(msamp_session *session);
  * `byte_size` are checked against the plan. `data` must be aligned to its
  * element, writable unless the key is "grad" or "grad.scale_inv", and live
  * until it is bound anew or the session is freed. Buffers must not overlap.
- * Binding NULL as "grad" means "no gradient": the tensor's step is skipped. */
+ * Binding NULL as "grad" means "no gradient": the tensor's step is skipped.
+ *
+ * For the cuda backend `data` is in memory of the session's device. "grad.amax"
+ * (F32 []) is optional: the largest magnitude of the gradient before it was
+ * quantized, read in every step; where it is bound, a step need not read the
+ * gradient to find an overflow. NULL unbinds it.
+ *
+ * With NULL as `name`, binds what is of the whole step; all are optional, read
+ * in every step (so a captured step follows them), and unbound by NULL:
+ *   "grad_scale"  F32 []: the loss scale, in place of msamp_session_run's
+ *   "found_inf"   F32 []: if not zero, the step is skipped
+ *   "hyper"       F64 [groups, hyper-parameters] in the plan's order, in place
+ *                 of msamp_session_set_hyper's values. */
 MSAMP_RT_EXPORT msamp_status *
 msamp_session_bind(msamp_session *session, const char *name, const char *key,
                    void *data, const char *dtype, const int64_t *shape,
@@ -168,12 +186,26 @@ typedef struct msamp_step_report {
 } msamp_step_report;
 
 /* Runs one optimizer step over all tensors. `grad_scale` is the loss scale that
- * the gradients carry (1 if none); gradients are divided by it. `report` may be
- * NULL. Every buffer of the plan must be bound. An error before the update
- * begins leaves all buffers untouched; a later one poisons the session. */
+ * the gradients carry (1 if none); gradients are divided by it. Every buffer of
+ * the plan must be bound. An error before the update begins leaves all buffers
+ * untouched; a later one poisons the session.
+ *
+ * With a NULL `report` the cuda backend only puts the step on the stream and
+ * returns: what stops it (a corrupt scale, say) changes nothing and is told by
+ * the next call with a report. With a report it waits for the stream. */
 MSAMP_RT_EXPORT msamp_status *msamp_session_run(msamp_session *session,
                                                 double grad_scale,
                                                 msamp_step_report *report);
+
+/* Puts on the stream what the next step needs beside its launch, so that the
+ * step itself can be captured in a CUDA graph. The graph may be replayed until
+ * anything is bound anew or set. Does nothing for other backends. */
+MSAMP_RT_EXPORT msamp_status *msamp_session_prepare(msamp_session *session);
+
+/* Waits for the steps on the stream and reports on the last of them. For the
+ * cuda backend; others have nothing to wait for and refuse. */
+MSAMP_RT_EXPORT msamp_status *
+msamp_session_synchronize(msamp_session *session, msamp_step_report *report);
 
 /* Statistics of one role of one tensor, from its last applied step. */
 typedef struct msamp_role_stats {
@@ -183,9 +215,10 @@ typedef struct msamp_role_stats {
   uint64_t flushed;   /* non-zero elements stored as zero */
 } msamp_role_stats;
 
-MSAMP_RT_EXPORT msamp_status *
-msamp_session_role_stats(const msamp_session *session, const char *name,
-                         const char *role, msamp_role_stats *stats);
+MSAMP_RT_EXPORT msamp_status *msamp_session_role_stats(msamp_session *session,
+                                                       const char *name,
+                                                       const char *role,
+                                                       msamp_role_stats *stats);
 
 /* The 64-bit fingerprint of the payloads, scales, histories and step of `name`:
  * from the last step where there was one, else computed from the buffers. */

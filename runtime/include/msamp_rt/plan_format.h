@@ -19,7 +19,7 @@ namespace msamp::plan {
 
 inline constexpr char kMagic[8] = {'M', 'S', 'A', 'M', 'P', 'L', 'A', 'N'};
 /// Raised whenever an older reader would misread a newer plan.
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;
 
 struct PlanHeader {
   char magic[8];
@@ -45,8 +45,10 @@ enum class SectionKind : uint32_t {
   Instructions = 12, // Instruction[]
   Operands = 13,     // uint32_t[]: value numbers
   Kernels = 14,      // Kernel[]
-  NativeObject = 15, // bytes of an ELF shared object
+  NativeObject = 15, // bytes of an ELF shared object; empty: no cpu target
   Mlir = 16,         // text: optimizer, formats and launch
+  DeviceImages = 17, // DeviceImage[]; empty: no cuda target
+  DeviceCode = 18,   // bytes that images refer to
 };
 
 struct Section {
@@ -203,7 +205,8 @@ inline constexpr const char *kIsaNames[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
 inline constexpr const char *kIsaSuffixes[] = {"x86_64", "x86_64_v3",
                                                "x86_64_v4"};
 
-enum class Phase : uint32_t { Scalars = 0, Reduce = 1, Store = 2 };
+/// Inspect is the part of Reduce that looks at gradients only; on devices.
+enum class Phase : uint32_t { Scalars = 0, Reduce = 1, Store = 2, Inspect = 3 };
 
 /// One function of the native object. Scalars has no class and only X86_64.
 struct Kernel {
@@ -264,6 +267,42 @@ inline constexpr bool isSummed(size_t numRoles, size_t index) {
   return index == fingerprintIndex(numRoles) ||
          index % kResultsPerRole >= static_cast<size_t>(RoleResult::Saturated);
 }
+
+//===----------------------------------------------------------------------===//
+// Device code
+//===----------------------------------------------------------------------===//
+
+enum class ImageKind : uint32_t { Ptx = 0, Cubin = 1 };
+
+/// The whole step as one kernel, kDeviceEntry, for one architecture. A step is
+/// one cooperative launch of blocks_per_sm blocks of `threads` threads on each
+/// multiprocessor, with the address of a DeviceStep as its only argument.
+struct DeviceImage {
+  StringRef arch; // "sm_90a"
+  ImageKind kind;
+  uint32_t capability; // 10 * major + minor, the least that runs it
+  uint32_t is_exact;   // 1: runs on that capability only
+  uint32_t threads;
+  uint32_t blocks_per_sm;
+  uint32_t access_bytes;   // see deviceLanes; a power of two
+  uint32_t chunk_elements; // of one warp's share of work; a power of two
+  uint32_t registers;      // of a thread, by ptxas; 0 if not assembled
+  uint32_t spill_bytes;    // likewise
+  uint32_t reserved;
+  uint64_t offset; // into DeviceCode
+  uint64_t size;
+};
+static_assert(sizeof(DeviceImage) == 64);
+
+/// Elements that a thread accesses at once in a class whose widest payload has
+/// `widestBytes`. Each of its operands is accessed by up to 16 bytes at once
+/// where an address allows that.
+inline constexpr uint32_t deviceLanes(uint32_t accessBytes,
+                                      uint32_t widestBytes) {
+  return accessBytes / widestBytes;
+}
+
+inline constexpr char kDeviceEntry[] = "msamp_step";
 
 //===----------------------------------------------------------------------===//
 // Fingerprints

@@ -52,14 +52,15 @@ std::vector<std::filesystem::path> findPlans() {
 }
 
 std::string describe(const SessionOptions &options) {
-  return options.backend == "reference"
+  return options.backend != "cpu"
              ? options.backend
              : options.backend + " " + options.isa + ", " +
                    std::to_string(options.threads) + " threads";
 }
 
-/// Every cpu variant that this machine runs, with each of `threads`.
-std::vector<SessionOptions> cpuVariants(std::shared_ptr<const Plan> plan,
+/// Every variant of compiled code that this machine runs: the cpu's, with each
+/// of `threads`, and the GPU's.
+std::vector<SessionOptions> compiledVariants(std::shared_ptr<const Plan> plan,
                                         std::vector<unsigned> threads) {
   std::vector<SessionOptions> variants;
   for (const char *isa : {"x86-64", "x86-64-v3", "x86-64-v4"})
@@ -74,6 +75,13 @@ std::vector<SessionOptions> cpuVariants(std::shared_ptr<const Plan> plan,
             << describe(options) << ": " << status.message();
     }
   EXPECT_FALSE(variants.empty()) << "no instruction set was tested";
+  SessionOptions cuda{"cuda", 0, ""};
+  std::unique_ptr<Session> session;
+  Status status = Session::create(plan, cuda, session);
+  if (status.ok())
+    variants.push_back(cuda);
+  else
+    EXPECT_EQ(status.code(), StatusCode::Unimplemented) << status.message();
   return variants;
 }
 
@@ -95,25 +103,33 @@ public:
     for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
       memory.emplace_back();
       for (const PlanBuffer &buffer : plan->tensors[tensor].buffers) {
-        constexpr size_t line = 64;
-        size_t skip = offset * buffer.elementSize;
-        std::string bytes(buffer.byteSize + 2 * line + skip, guard);
-        size_t past = reinterpret_cast<uintptr_t>(bytes.data()) % line;
-        memory.back().push_back(
-            {std::move(bytes), (line - past) % line + skip});
-        bind(tensor, memory.back().size() - 1);
+        memory.back().push_back(makeBlock(buffer, offset));
+        if (buffer.isRequired())
+          bind(tensor, memory.back().size() - 1);
       }
     }
   }
 
+  /// A buffer's bytes; after a change of them on the host, push brings them to
+  /// the device, if that is where the buffer is.
   char *data(size_t tensor, size_t buffer) {
     Block &block = memory[tensor][buffer];
+    pull(block);
     return block.bytes.data() + block.begin;
+  }
+  void push(size_t tensor, size_t buffer) {
+    Block &block = memory[tensor][buffer];
+    if (block.device)
+      check(session->memory().copyFromHost(
+          block.device.get(), block.bytes.data(), block.bytes.size()));
   }
   void bind(size_t tensor, size_t buffer, bool isNull = false) {
     const PlanBuffer &info = plan->tensors[tensor].buffers[buffer];
+    Block &block = memory[tensor][buffer];
+    char *base = block.device ? static_cast<char *>(block.device.get())
+                              : block.bytes.data();
     check(session->bind(plan->tensors[tensor].name, info.key,
-                        isNull ? nullptr : data(tensor, buffer), info.dtype,
+                        isNull ? nullptr : base + block.begin, info.dtype,
                         info.shape, info.byteSize));
   }
   size_t bufferIndex(size_t tensor, const std::string &key) const {
@@ -172,7 +188,8 @@ public:
   void expectGuardsIntact() {
     for (size_t tensor = 0; tensor < memory.size(); ++tensor)
       for (size_t buffer = 0; buffer < memory[tensor].size(); ++buffer) {
-        const Block &block = memory[tensor][buffer];
+        Block &block = memory[tensor][buffer];
+        pull(block);
         const PlanBuffer &info = plan->tensors[tensor].buffers[buffer];
         std::string around = block.bytes;
         around.erase(block.begin, info.byteSize);
@@ -190,10 +207,35 @@ public:
   std::unique_ptr<Session> session;
 
 private:
+  /// A buffer between guards. On a device, `bytes` is a copy of it.
   struct Block {
     std::string bytes;
     size_t begin;
+    std::shared_ptr<void> device;
   };
+
+  Block makeBlock(const PlanBuffer &buffer, size_t offset) {
+    constexpr size_t line = 64;
+    size_t skip = offset * buffer.elementSize;
+    std::string bytes(buffer.byteSize + 2 * line + skip, guard);
+    Memory &owner = session->memory();
+    if (owner.isHost()) {
+      size_t past = reinterpret_cast<uintptr_t>(bytes.data()) % line;
+      return {std::move(bytes), (line - past) % line + skip, nullptr};
+    }
+    void *device = nullptr;
+    check(owner.allocate(bytes.size(), device));
+    check(owner.copyFromHost(device, bytes.data(), bytes.size()));
+    return {std::move(bytes), line + skip,
+            {device, [&owner](void *data) { owner.release(data); }}};
+  }
+
+  void pull(Block &block) {
+    if (block.device)
+      check(session->memory().copyToHost(
+          block.bytes.data(), block.device.get(), block.bytes.size()));
+  }
+
   std::vector<std::vector<Block>> memory; // [tensor][buffer]
 };
 
@@ -321,7 +363,7 @@ protected:
 
   /// The reference backend and each instruction set.
   std::vector<SessionOptions> backends() {
-    std::vector<SessionOptions> all = cpuVariants(plan, {2});
+    std::vector<SessionOptions> all = compiledVariants(plan, {2});
     all.push_back({"reference", 0, ""});
     return all;
   }
@@ -377,7 +419,7 @@ void runSideBySide(std::shared_ptr<const Plan> plan, const Values &params,
                    const std::vector<double> &gradScales,
                    const std::vector<unsigned> &threads,
                    void (*setHypers)(Session &, size_t step)) {
-  std::vector<SessionOptions> variants = cpuVariants(plan, threads);
+  std::vector<SessionOptions> variants = compiledVariants(plan, threads);
   Machine reference(plan, {"reference", 0, ""});
   std::vector<std::unique_ptr<Machine>> machines;
   reference.initialize(params);
@@ -455,7 +497,7 @@ TEST_P(Conformance, NonFiniteStateHasTheReferenceBits) {
 
 /// Buffers aligned to their elements only.
 TEST_P(Conformance, Pc11_AlignmentLeavesNoTraceInTheBits) {
-  for (const SessionOptions &options : cpuVariants(plan, {2})) {
+  for (const SessionOptions &options : compiledVariants(plan, {2})) {
     std::unique_ptr<Machine> aligned;
     for (size_t offset : {0, 1, 2, 3, 4, 5, 8, 15}) {
       SCOPED_TRACE(describe(options) + ", offset " + std::to_string(offset));
@@ -609,9 +651,11 @@ TEST_P(Conformance, Pc13_NonFinitePayloadSkipsAtomically) {
           SCOPED_TRACE(describe(options) + ", code " + std::to_string(code));
           uint32_t saved = loadCode(dtype, data, element);
           storeCode(dtype, data, element, code);
+          machine->push(tensor, grad);
           machine->bind(tensor, grad); // it has new contents
           expectSkip(*machine, tensor, element, decode(dtype, code), skipped);
           storeCode(dtype, data, element, saved);
+          machine->push(tensor, grad);
         }
       machine->bind(tensor, grad);
       if (gradStorage(tensor).scaling == plan::Scaling::None)
@@ -623,10 +667,12 @@ TEST_P(Conformance, Pc13_NonFinitePayloadSkipsAtomically) {
       for (uint32_t bits : nonFinites) {
         SCOPED_TRACE(describe(options) + ", scale_inv " + std::to_string(bits));
         *scaleInv = floatOf(bits);
+        machine->push(tensor, grad + 1);
         machine->bind(tensor, grad + 1);
         expectSkip(*machine, tensor, -1, floatOf(bits), skipped);
       }
       *scaleInv = saved;
+      machine->push(tensor, grad + 1);
       machine->bind(tensor, grad + 1);
     }
     EXPECT_EQ(machine->runApplied().skippedTotal, skipped);
@@ -635,7 +681,7 @@ TEST_P(Conformance, Pc13_NonFinitePayloadSkipsAtomically) {
 
 /// In the last chunk of a long tensor, whichever thread meets it.
 TEST_P(Conformance, Pc15_LastElementOfALongTensorSkips) {
-  for (const SessionOptions &options : cpuVariants(plan, {3})) {
+  for (const SessionOptions &options : compiledVariants(plan, {3})) {
     SCOPED_TRACE(describe(options));
     Machine machine(plan, options);
     machine.initialize(params);

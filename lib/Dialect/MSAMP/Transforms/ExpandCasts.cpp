@@ -8,6 +8,8 @@
 #include "msamp/Dialect/MSAMP/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 namespace mlir::msamp {
 #define GEN_PASS_DEF_EXPANDCASTS
@@ -279,6 +281,88 @@ Value expandNativeEncode(Emitter &e, const Minifloat &format, Overflow overflow,
   return e.select(isNaN, e.constant(i16, format.nanCode()), code);
 }
 
+//===----------------------------------------------------------------------===//
+// Casts by PTX instructions
+//===----------------------------------------------------------------------===//
+
+/// decode of FP8 by way of f16, which holds every FP8 value.
+Value expandPtxDecodeFP8(OpBuilder &builder, Location loc, Value payload) {
+  Type i8 = builder.getI8Type(), f16 = builder.getF16Type();
+  auto shape = dyn_cast<VectorType>(payload.getType());
+  int64_t lanes = shape ? shape.getNumElements() : 1;
+  Type format = getElementTypeOrSelf(payload.getType());
+  Value codes = arith::BitcastOp::create(
+      builder, loc, shape ? Type(shape.clone(i8)) : i8, payload);
+  auto pairType = VectorType::get({2}, i8);
+  SmallVector<Value> halves;
+  for (int64_t lane = 0; lane < lanes; lane += 2) {
+    auto extract = [&](int64_t position) -> Value {
+      if (position >= lanes)
+        return arith::ConstantOp::create(builder, loc,
+                                         builder.getI8IntegerAttr(0));
+      return shape ? vector::ExtractOp::create(builder, loc, codes, position)
+                         .getResult()
+                   : codes;
+    };
+    Value pair = vector::FromElementsOp::create(
+        builder, loc, pairType, ValueRange{extract(lane), extract(lane + 1)});
+    Value wide = NVVM::ConvertF8x2ToF16x2Op::create(
+        builder, loc, VectorType::get({2}, f16), pair,
+        /*relu=*/false, format);
+    for (int64_t half = 0; half < 2 && lane + half < lanes; ++half)
+      halves.push_back(vector::ExtractOp::create(builder, loc, wide, half));
+  }
+  Value joined = shape ? vector::FromElementsOp::create(
+                             builder, loc, shape.clone(f16), halves)
+                             .getResult()
+                       : halves.front();
+  Type f32 = builder.getF32Type();
+  return arith::ExtFOp::create(builder, loc,
+                               shape ? Type(shape.clone(f32)) : f32, joined);
+}
+
+/// encode to FP8 or f16, saturating. NaN becomes all ones by itself.
+Value expandPtxEncode(OpBuilder &builder, Location loc, Value input,
+                      Type format) {
+  auto shape = dyn_cast<VectorType>(input.getType());
+  int64_t lanes = shape ? shape.getNumElements() : 1;
+  bool isHalf = format.isF16();
+  Type code = builder.getIntegerType(isHalf ? 16 : 8);
+  auto pairType = VectorType::get({2}, code);
+  constexpr auto rounding = NVVM::FPRoundingMode::RN;
+  constexpr auto saturation = NVVM::SaturationMode::SATFINITE;
+  SmallVector<Value> codes;
+  for (int64_t lane = 0; lane < lanes; lane += 2) {
+    auto extract = [&](int64_t position) -> Value {
+      if (position >= lanes)
+        return arith::ConstantOp::create(builder, loc,
+                                         builder.getF32FloatAttr(0.0f));
+      return shape ? vector::ExtractOp::create(builder, loc, input, position)
+                         .getResult()
+                   : input;
+    };
+    Value low = extract(lane), high = extract(lane + 1);
+    Value pair;
+    if (isHalf)
+      pair = vector::BitCastOp::create(
+          builder, loc, pairType,
+          NVVM::ConvertF32x2ToF16x2Op::create(
+              builder, loc, VectorType::get({2}, builder.getF16Type()), high,
+              low, /*random_bits=*/Value(), rounding, saturation,
+              /*relu=*/false));
+    else
+      pair = NVVM::ConvertF32x2ToF8x2Op::create(builder, loc, pairType, high,
+                                                low, rounding, saturation,
+                                                /*relu=*/false, format);
+    for (int64_t half = 0; half < 2 && lane + half < lanes; ++half)
+      codes.push_back(vector::ExtractOp::create(builder, loc, pair, half));
+  }
+  return shape ? vector::FromElementsOp::create(builder, loc, shape.clone(code),
+                                                codes)
+                     .getResult()
+               : codes.front();
+}
+
 bool isFp8(Type type) {
   return isa<Float8E4M3FNType, Float8E5M2Type>(getElementTypeOrSelf(type));
 }
@@ -292,16 +376,18 @@ struct ExpandCasts : public mlir::msamp::impl::ExpandCastsBase<ExpandCasts> {
         casts.push_back(op);
     });
     for (Operation *op : casts) {
-      nativeF16 = isNative(op);
+      nativeF16 = hasAround(op, "msamp.native_f16");
+      ptxCasts = hasAround(op, "msamp.native_casts");
+      ptxFP8 = hasAround(op, "msamp.native_fp8");
       op->getResult(0).replaceAllUsesWith(expand(op));
       op->erase();
     }
   }
 
-  /// Whether an op around `op` says that the target converts f16.
-  static bool isNative(Operation *op) {
+  /// Whether an op around `op` has `attribute`: what its target converts.
+  static bool hasAround(Operation *op, StringRef attribute) {
     while ((op = op->getParentOp()))
-      if (op->hasAttr("msamp.native_f16"))
+      if (op->hasAttr(attribute))
         return true;
     return false;
   }
@@ -336,6 +422,12 @@ struct ExpandCasts : public mlir::msamp::impl::ExpandCastsBase<ExpandCasts> {
     if (element.isF32())
       return payload;
     Minifloat format = getMinifloat(element);
+    if (ptxFP8 && isFp8(element)) {
+      OpBuilder builder(op);
+      return expandPtxDecodeFP8(builder, op->getLoc(), payload);
+    }
+    if (ptxCasts && !isFp8(element))
+      return e.extf(e.f32(), payload);
     Value code = e.bitcast(e.integer(format.width), payload);
     if (nativeF16 && format.hasOwnSubnormals())
       return expandNativeDecode(e, format, code);
@@ -357,10 +449,26 @@ struct ExpandCasts : public mlir::msamp::impl::ExpandCastsBase<ExpandCasts> {
       return e.select(isNaN, e.constant(e.f32(), kMagnitude), value);
     }
     Minifloat format = getMinifloat(element);
+    if (isPtxEncode(element, overflow)) {
+      if (overflow == Overflow::IEEE)
+        return e.truncf(op->getResult(0).getType(), value);
+      OpBuilder builder(op);
+      return e.bitcast(op->getResult(0).getType(),
+                       expandPtxEncode(builder, op->getLoc(), value, element));
+    }
     Value code = nativeF16 && element.isF16()
                      ? expandNativeEncode(e, format, overflow, value)
                      : expandEncode(e, format, overflow, value);
     return e.bitcast(op->getResult(0).getType(), code);
+  }
+
+  /// Whether one PTX instruction makes the code: FP8 ones saturate, bf16 ones
+  /// do not.
+  bool isPtxEncode(Type element, Overflow overflow) const {
+    bool saturates = overflow == Overflow::Saturate;
+    if (isFp8(element))
+      return ptxFP8 && saturates;
+    return ptxCasts && (element.isF16() || !saturates);
   }
 
   /// Extends by way of f32, which holds every FP8 value.
@@ -398,7 +506,7 @@ struct ExpandCasts : public mlir::msamp::impl::ExpandCastsBase<ExpandCasts> {
     return emitEncode(op, value, Overflow::IEEE);
   }
 
-  bool nativeF16 = false;
+  bool nativeF16 = false, ptxCasts = false, ptxFP8 = false;
 };
 
 } // namespace

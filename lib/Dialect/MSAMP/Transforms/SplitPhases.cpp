@@ -57,6 +57,8 @@ struct Dependence {
 };
 
 struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
+  using SplitPhasesBase::SplitPhasesBase;
+
   void runOnOperation() override {
     WalkResult result = getOperation().walk([&](LaunchOp launch) {
       if (launch.getSchedule())
@@ -80,7 +82,7 @@ struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
     return copy;
   }
 
-  static LogicalResult split(KernelOp kernel) {
+  LogicalResult split(KernelOp kernel) {
     Dependence dependence(kernel);
     llvm::StringSet<> delayedRoles;
     SmallVector<StringRef> current;
@@ -103,8 +105,14 @@ struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
       if (!delayedRoles.contains(*reduce.getRole()))
         current.push_back(*reduce.getRole());
     }
+    if (inspect)
+      makeReduceKernel(clone(kernel, Phase::Inspect), dependence, kernel,
+                       [](ReduceOp reduce) {
+                         return reduce.getScope() == ReduceScope::All;
+                       });
     uint64_t againBits =
-        makeReduceKernel(clone(kernel, Phase::Reduce), dependence, kernel);
+        makeReduceKernel(clone(kernel, Phase::Reduce), dependence, kernel,
+                         [](ReduceOp) { return true; });
     makeStoreKernel(clone(kernel, Phase::Store), dependence, kernel,
                     delayedRoles);
     remarkSplit(kernel, current, againBits);
@@ -125,13 +133,15 @@ struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
       handle(reduce, value);
   }
 
-  /// Keeps the amaxes of varying values; returns the bits that are loaded.
+  /// Keeps the amaxes of varying values that `isWanted`; returns the bits that
+  /// are loaded.
   static uint64_t makeReduceKernel(KernelOp copy, const Dependence &dependence,
-                                   KernelOp kernel) {
+                                   KernelOp kernel,
+                                   function_ref<bool(ReduceOp)> isWanted) {
     SmallVector<Operation *> dropped;
     forEachReduce(copy, kernel, [&](ReduceOp reduce, Value value) {
       // Reports of values that a scale already went into are the store phase's.
-      if (reduce.getMeaning() != ResultKind::Amax ||
+      if (reduce.getMeaning() != ResultKind::Amax || !isWanted(reduce) ||
           !dependence.varying.contains(value) ||
           dependence.reduced.contains(value))
         dropped.push_back(reduce);

@@ -18,7 +18,9 @@ def MSAMP_LaunchOp : MSAMP_Op<"launch", [Symbol, SymbolTable, NoTerminator,
     begins; between them the non-finite gradients are counted and, if there are
     any, the rest is skipped. `schedule` names the phases:
 
-    * `two_phase`: `reduce` (amaxes, nothing written), then `store`.
+    * `two_phase`: `reduce` (amaxes, nothing written), then `store`. A tensor whose
+      scales are known needs no reduce phase; `inspect` is the part of it that looks
+      for gradients that are not finite.
 
     Made by `msamp-fuse-step` with unphased kernels; `msamp-split-phases` gives each
     kernel its phase.

@@ -78,7 +78,8 @@ def MSAMP_ResultKindAttr
 
 def MSAMP_Phase : MSAMP_Enum<"Phase", "pass over the elements of a step",
     [I32EnumAttrCase<"Reduce", 0, "reduce">,
-     I32EnumAttrCase<"Store", 1, "store">]>;
+     I32EnumAttrCase<"Store", 1, "store">,
+     I32EnumAttrCase<"Inspect", 2, "inspect">]>;
 def MSAMP_PhaseAttr : MSAMP_EnumAttr<MSAMP_Phase, "phase">;
 
 def MSAMP_Schedule : MSAMP_Enum<"Schedule", "how phases follow one another",

@@ -96,10 +96,17 @@ def SplitPhases : Pass<"msamp-split-phases", "::mlir::ModuleOp"> {
     reduce phase, and again where the store phase needs it. A reduction over a
     uniform value is that value and splits nothing.
 
+    With `inspect`, kernels of that phase are made too: what is left of the reduce
+    phase where only the gradient has to be looked at.
+
     Numerics: unchanged.
     Postcondition: every kernel has a phase, and none uses a reduction's result.
     (* example filepath=test/Dialect/MSAMP/Transforms/split-phases.mlir *)
   }];
+  let options = [
+    Option<"inspect", "inspect", "bool", /*default=*/"false",
+           "Make kernels that look at gradients only">
+  ];
 }
 
 def ExpandCasts : Pass<"msamp-expand-casts"> {
@@ -107,14 +114,17 @@ def ExpandCasts : Pass<"msamp-expand-casts"> {
   let description = [{
     Upstream leaves FP8 casts unlowered. Each becomes branch-free integer and f32
     ops, for scalars and vectors. Where an enclosing op has the unit attribute
-    `msamp.native_f16`, f16 uses the target's own conversions.
+    `msamp.native_f16`, f16 uses the target's own conversions; in device code,
+    `msamp.native_casts` stands for PTX's conversions of f16 and bf16, and
+    `msamp.native_fp8` for those of FP8 (sm_89 and later).
 
     Numerics: one rounding to nearest even; exact for decode. `arith.truncf` to FP8
     follows IEEE, as upstream defines it.
     Postcondition: no decode, no encode, no cast to or from FP8.
     (* example filepath=test/Dialect/MSAMP/Transforms/expand-casts.mlir *)
   }];
-  let dependentDialects = ["::mlir::arith::ArithDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+    "::mlir::NVVM::NVVMDialect", "::mlir::vector::VectorDialect"];
 }
 
 #endif // MSAMP_TRANSFORMS_PASSES_TD

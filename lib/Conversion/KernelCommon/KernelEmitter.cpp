@@ -1,0 +1,555 @@
+// See KernelEmitter.h.
+
+#include "KernelCommon/KernelEmitter.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/ADT/APFloat.h"
+
+using namespace mlir;
+using namespace mlir::msamp;
+namespace plan = ::msamp::plan;
+
+Value ScalarBuilder::i32(uint32_t value) {
+  return arith::ConstantOp::create(
+      builder, loc, builder.getI32IntegerAttr(static_cast<int32_t>(value)));
+}
+Value ScalarBuilder::i64(int64_t value) {
+  return arith::ConstantOp::create(builder, loc,
+                                   builder.getI64IntegerAttr(value));
+}
+Value ScalarBuilder::compare(arith::CmpIPredicate predicate, Value left,
+                             Value right) {
+  return arith::CmpIOp::create(builder, loc, predicate, left, right);
+}
+Value ScalarBuilder::select(Value condition, Value whenTrue, Value whenFalse) {
+  return arith::SelectOp::create(builder, loc, condition, whenTrue, whenFalse);
+}
+Value ScalarBuilder::bitcast(Type type, Value value) {
+  return arith::BitcastOp::create(builder, loc, type, value);
+}
+Value ScalarBuilder::splat(int64_t lanes, Value value) {
+  return vector::BroadcastOp::create(
+      builder, loc, VectorType::get({lanes}, value.getType()), value);
+}
+Value ScalarBuilder::address(Value base, Type type, Value index) {
+  return LLVM::GEPOp::create(builder, loc, base.getType(), type, base,
+                             ArrayRef<LLVM::GEPArg>{index});
+}
+Value ScalarBuilder::address(Value base, Type type, int32_t index) {
+  return LLVM::GEPOp::create(builder, loc, base.getType(), type, base,
+                             ArrayRef<LLVM::GEPArg>{index});
+}
+Value ScalarBuilder::load(Type type, Value address, unsigned alignment) {
+  return LLVM::LoadOp::create(builder, loc, type, address, alignment);
+}
+void ScalarBuilder::store(Value value, Value address, unsigned alignment) {
+  LLVM::StoreOp::create(builder, loc, value, address, alignment);
+}
+
+Type mlir::msamp::withLanes(Type element, int64_t lanes) {
+  return lanes == 1 ? element : Type(VectorType::get({lanes}, element));
+}
+
+static Type asInteger(Type payload) {
+  return payload.isF32() ? payload
+                         : IntegerType::get(payload.getContext(),
+                                            payload.getIntOrFloatBitWidth());
+}
+
+//===----------------------------------------------------------------------===//
+// Expansions of single ops
+//===----------------------------------------------------------------------===//
+
+/// compute_scale on f32, by the exponents; see ComputeScaleOp::computeBits.
+static Value expandComputeScale(OpBuilder &builder, Location loc, Value amax,
+                                Value oldScale, Type payload) {
+  ScalarBuilder a{builder, loc};
+  bool ignored;
+  APFloat largest =
+      APFloat::getLargest(cast<FloatType>(payload).getFloatSemantics());
+  largest.convert(APFloat::IEEEsingle(), APFloat::rmNearestTiesToEven,
+                  &ignored);
+  uint32_t maxBits = largest.bitcastToAPInt().getZExtValue();
+  Type i32 = builder.getI32Type();
+  Value bits = a.binary<arith::AndIOp>(a.bitcast(i32, amax), a.i32(0x7FFFFFFF));
+  Value exponent = a.binary<arith::ShRUIOp>(bits, a.i32(23));
+  Value isAbove = a.compare(arith::CmpIPredicate::ugt,
+                            a.binary<arith::AndIOp>(bits, a.i32(0x7FFFFF)),
+                            a.i32(maxBits & 0x7FFFFF));
+  Value result = a.binary<arith::SubIOp>(
+      a.binary<arith::SubIOp>(a.i32(maxBits >> 23), exponent),
+      arith::ExtUIOp::create(builder, loc, i32, isAbove));
+  result = a.binary<arith::MinSIOp>(result, a.i32(126));
+  result = a.binary<arith::MaxSIOp>(result, a.i32(-126));
+  Value scale = a.binary<arith::ShLIOp>(
+      a.binary<arith::AddIOp>(result, a.i32(127)), a.i32(23));
+  // amax == 0 wraps around; infinity and NaN are at or above 0x7F800000.
+  Value isUseless =
+      a.compare(arith::CmpIPredicate::uge,
+                a.binary<arith::SubIOp>(bits, a.i32(1)), a.i32(0x7F800000 - 1));
+  return a.select(isUseless, oldScale, a.bitcast(builder.getF32Type(), scale));
+}
+
+/// Exact f32 fma without an instruction for it: the product is exact in f64,
+/// the sum is rounded to odd there (its error, by two-sum, says which way), and
+/// rounding an odd f64 to f32 is rounding once.
+static Value expandFma(OpBuilder &builder, math::FmaOp op,
+                       ValueRange operands) {
+  Location loc = op.getLoc();
+  ScalarBuilder a{builder, loc};
+  int64_t lanes = 1;
+  if (auto vector = dyn_cast<VectorType>(operands[0].getType()))
+    lanes = vector.getNumElements();
+  Type f64 = withLanes(builder.getF64Type(), lanes);
+  Type i64 = withLanes(builder.getI64Type(), lanes);
+  auto wide = [&](Value value) -> Value {
+    return arith::ExtFOp::create(builder, loc, f64, value);
+  };
+  auto constant = [&](TypedAttr value) -> Value {
+    if (auto vector = dyn_cast<VectorType>(f64))
+      value = DenseElementsAttr::get(
+          VectorType::get(vector.getShape(), value.getType()), value);
+    return arith::ConstantOp::create(builder, loc, value);
+  };
+  Value product = a.binary<arith::MulFOp>(wide(operands[0]), wide(operands[1]));
+  Value addend = wide(operands[2]);
+  Value sum = a.binary<arith::AddFOp>(product, addend);
+  Value fromAddend = a.binary<arith::SubFOp>(sum, product);
+  Value fromProduct = a.binary<arith::SubFOp>(sum, fromAddend);
+  Value error =
+      a.binary<arith::AddFOp>(a.binary<arith::SubFOp>(product, fromProduct),
+                              a.binary<arith::SubFOp>(addend, fromAddend));
+  Value zero = constant(builder.getF64FloatAttr(0.0));
+  auto compare = [&](arith::CmpFPredicate predicate, Value left, Value right) {
+    return arith::CmpFOp::create(builder, loc, predicate, left, right)
+        .getResult();
+  };
+  Value one = constant(builder.getI64IntegerAttr(1));
+  Value bits = arith::BitcastOp::create(builder, loc, i64, sum);
+  Value isInexact = compare(arith::CmpFPredicate::ONE, error, zero);
+  Value isEven =
+      a.compare(arith::CmpIPredicate::eq, a.binary<arith::AndIOp>(bits, one),
+                constant(builder.getI64IntegerAttr(0)));
+  Value isAway = a.compare(arith::CmpIPredicate::eq,
+                           compare(arith::CmpFPredicate::OGT, error, zero),
+                           compare(arith::CmpFPredicate::OGT, sum, zero));
+  Value step = a.select(isAway, one, constant(builder.getI64IntegerAttr(-1)));
+  Value odd = a.select(a.binary<arith::AndIOp>(isInexact, isEven),
+                       a.binary<arith::AddIOp>(bits, step), bits);
+  return arith::TruncFOp::create(
+      builder, loc, withLanes(builder.getF32Type(), lanes),
+      arith::BitcastOp::create(builder, loc, f64, odd));
+}
+
+/// powi as the loop that defines it.
+static Value expandPowi(OpBuilder &builder, PowiOp op, ValueRange operands) {
+  Location loc = op.getLoc();
+  ScalarBuilder a{builder, loc};
+  Value base = operands[0], exponent = operands[1];
+  Value one = arith::ConstantOp::create(
+      builder, loc, builder.getFloatAttr(base.getType(), 1.0));
+  Value zero = a.i64(0);
+  Value isNegative = a.compare(arith::CmpIPredicate::slt, exponent, zero);
+  Value count =
+      a.select(isNegative, a.binary<arith::SubIOp>(zero, exponent), exponent);
+  SmallVector<Value> inits{one, base, count};
+  auto loop = scf::WhileOp::create(
+      builder, loc, ValueRange(inits).getTypes(), inits,
+      [&](OpBuilder &nested, Location, ValueRange values) {
+        ScalarBuilder n{nested, loc};
+        scf::ConditionOp::create(
+            nested, loc,
+            n.compare(arith::CmpIPredicate::ne, values[2], n.i64(0)), values);
+      },
+      [&](OpBuilder &nested, Location, ValueRange values) {
+        ScalarBuilder n{nested, loc};
+        Value isOdd =
+            n.compare(arith::CmpIPredicate::ne,
+                      n.binary<arith::AndIOp>(values[2], n.i64(1)), n.i64(0));
+        Value product = n.binary<arith::MulFOp>(values[0], values[1]);
+        Value square = n.binary<arith::MulFOp>(values[1], values[1]);
+        Value rest = n.binary<arith::ShRUIOp>(values[2], n.i64(1));
+        scf::YieldOp::create(
+            nested, loc,
+            ValueRange{n.select(isOdd, product, values[0]), square, rest});
+      });
+  Value power = loop.getResult(0);
+  return a.select(isNegative, a.binary<arith::DivFOp>(one, power), power);
+}
+
+//===----------------------------------------------------------------------===//
+// KernelEmitter
+//===----------------------------------------------------------------------===//
+
+KernelEmitter::KernelEmitter(OpBuilder &builder, KernelOp kernel,
+                             OptimizerOp optimizer, KernelTraits traits)
+    : builder(builder), loc(kernel.getLoc()), kernel(kernel), traits(traits) {
+  for (auto [index, role] : llvm::enumerate(optimizer.getRoles()))
+    roleIndex[role] = index;
+  numScalars = optimizer.getScalars().front().getTerminator()->getNumOperands();
+}
+
+void KernelEmitter::emitUniforms(llvm::function_ref<Value(UniformOp)> load) {
+  llvm::DenseSet<Value> varying;
+  auto addRole = [&](StringRef role) {
+    if (!llvm::is_contained(roles, role))
+      roles.push_back(role);
+  };
+  for (Operation &op : kernel.getBody().front()) {
+    bool isVarying = isa<LoadOp, HashOp, StoreOp>(op) ||
+                     llvm::any_of(op.getOperands(), [&](Value operand) {
+                       return varying.contains(operand);
+                     });
+    if (auto loadOp = dyn_cast<LoadOp>(op))
+      addRole(loadOp.getRole());
+    if (auto store = dyn_cast<StoreOp>(op))
+      addRole(store.getRole());
+    if (auto reduce = dyn_cast<ReduceOp>(op)) {
+      // What every element adds alike counts as many times as there are
+      // elements; of a maximum once is enough.
+      if (isVarying || reduce.getKind() == ReduceKind::Sum) {
+        varyingOps.push_back(&op);
+        varyingReduces.push_back(reduce);
+      } else {
+        uniformReduces.push_back(reduce);
+      }
+      if (isVarying)
+        varying.insert(reduce.getResult());
+      else
+        uniforms.map(reduce.getResult(), uniforms.lookup(reduce.getValue()));
+      continue;
+    }
+    if (isVarying) {
+      varying.insert(op.result_begin(), op.result_end());
+      varyingOps.push_back(&op);
+    } else if (auto uniform = dyn_cast<UniformOp>(op)) {
+      uniforms.map(uniform.getResult(), load(uniform));
+    } else {
+      emitPure(&op, uniforms, 1);
+    }
+  }
+}
+
+/// Lanes that are computed at once: 4 give every pairwise cast its pair, and
+/// every hash a word of packed bytes.
+int64_t KernelEmitter::getGroup(int64_t lanes) const {
+  return traits.hasVectors ? lanes : std::min<int64_t>(lanes, 4);
+}
+
+IRMapping KernelEmitter::splatUniforms(int64_t lanes) {
+  ScalarBuilder a{builder, loc};
+  lanes = getGroup(lanes);
+  IRMapping mapping;
+  for (auto [original, value] : uniforms.getValueMap())
+    mapping.map(original, value);
+  if (lanes > 1)
+    for (Operation *op : varyingOps)
+      for (Value operand : op->getOperands())
+        if (Value value = uniforms.lookupOrNull(operand))
+          if (value == mapping.lookup(operand))
+            mapping.map(operand, a.splat(lanes, value));
+  return mapping;
+}
+
+SmallVector<Value> KernelEmitter::zeroSums(int64_t lanes) {
+  SmallVector<Value> zeros;
+  for (ReduceOp reduce : varyingReduces) {
+    Type type = reduce.getValue().getType();
+    // A hash of many lanes is summed in pairs already; see multiplyWide.
+    int64_t width = !traits.hasVectors   ? 1
+                    : type.isInteger(64) ? std::max<int64_t>(1, lanes / 2)
+                                         : lanes;
+    zeros.push_back(arith::ConstantOp::create(
+        builder, loc, builder.getZeroAttr(withLanes(type, width))));
+  }
+  return zeros;
+}
+
+/// Emits `op`, which touches no memory, for `lanes` lanes.
+void KernelEmitter::emitPure(Operation *op, IRMapping &mapping, int64_t lanes) {
+  SmallVector<Value> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(mapping.lookup(operand));
+  if (auto scale = dyn_cast<ComputeScaleOp>(op)) {
+    mapping.map(scale.getResult(),
+                expandComputeScale(builder, loc, operands[0], operands[1],
+                                   *scale.getPayload()));
+    return;
+  }
+  if (auto fma = dyn_cast<math::FmaOp>(op); fma && !traits.hasFma) {
+    mapping.map(fma.getResult(), expandFma(builder, fma, operands));
+    return;
+  }
+  Operation *copy = builder.clone(*op, mapping);
+  for (auto [original, result] :
+       llvm::zip(op->getResults(), copy->getResults())) {
+    result.setType(withLanes(original.getType(), lanes));
+    mapping.map(original, result);
+  }
+}
+
+SmallVector<Value> KernelEmitter::emitElements(
+    IRMapping mapping,
+    llvm::function_ref<Value(StringRef role, Type integer)> address,
+    Value index, int64_t lanes, ValueRange sums) {
+  ScalarBuilder a{builder, loc};
+  auto alignmentOf = [&](Type payload) {
+    unsigned size = payload.getIntOrFloatBitWidth() / 8;
+    return std::max<unsigned>(
+        size,
+        std::min<unsigned>(traits.alignment, lanes == 1 ? 0 : size * lanes));
+  };
+  // Whole vectors in, one group of lanes after the other, whole vectors out.
+  llvm::StringMap<Value> vectors;
+  for (Operation *op : varyingOps)
+    if (auto load = dyn_cast<LoadOp>(op)) {
+      Type integer = asInteger(load.getType());
+      Value place = address(load.getRole(), integer);
+      vectors[load.getRole()] =
+          a.load(withLanes(integer, lanes), place, alignmentOf(load.getType()));
+    }
+  llvm::MapVector<StoreOp, Value> stores;
+  SmallVector<Value> results(sums);
+  int64_t group = getGroup(lanes);
+  for (int64_t offset = 0; offset < lanes; offset += group) {
+    IRMapping values = mapping;
+    size_t nextSum = 0;
+    for (Operation *op : varyingOps) {
+      if (auto load = dyn_cast<LoadOp>(op)) {
+        Value value = vectors.lookup(load.getRole());
+        if (group != lanes)
+          value = vector::ExtractStridedSliceOp::create(builder, loc, value,
+                                                        offset, group, 1);
+        if (!load.getType().isF32())
+          value = a.bitcast(withLanes(load.getType(), group), value);
+        values.map(load.getResult(), value);
+      } else if (auto store = dyn_cast<StoreOp>(op)) {
+        Type integer = asInteger(store.getValue().getType());
+        Value value = values.lookup(store.getValue());
+        if (!store.getValue().getType().isF32())
+          value = a.bitcast(withLanes(integer, group), value);
+        Value &whole = stores[store];
+        if (group == lanes) {
+          whole = value;
+          continue;
+        }
+        if (!whole)
+          whole = arith::ConstantOp::create(
+              builder, loc, builder.getZeroAttr(withLanes(integer, lanes)));
+        whole = vector::InsertStridedSliceOp::create(builder, loc, value, whole,
+                                                     offset, 1);
+      } else if (auto hash = dyn_cast<HashOp>(op)) {
+        values.map(hash.getResult(),
+                   emitHash(hash, values, index, offset, group));
+      } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
+        Value &sum = results[nextSum++];
+        Value value = values.lookup(reduce.getValue());
+        bool isMax = reduce.getKind() == ReduceKind::Max;
+        if (!traits.hasVectors && isa<VectorType>(value.getType()))
+          value = vector::ReductionOp::create(
+              builder, loc,
+              isMax ? vector::CombiningKind::MAXUI : vector::CombiningKind::ADD,
+              value);
+        sum = isMax ? a.binary<arith::MaxUIOp>(sum, value)
+                    : a.binary<arith::AddIOp>(sum, value);
+      } else {
+        emitPure(op, values, group);
+      }
+    }
+  }
+  for (auto &[store, value] : stores) {
+    Type integer = asInteger(StoreOp(store).getValue().getType());
+    a.store(value, address(StoreOp(store).getRole(), integer),
+            alignmentOf(StoreOp(store).getValue().getType()));
+  }
+  return results;
+}
+
+/// The words of msamp.hash: payloads laid end to end, largest first.
+SmallVector<Value> KernelEmitter::packWords(HashOp hash, IRMapping &mapping,
+                                            int64_t lanes) {
+  ScalarBuilder a{builder, loc};
+  Type i32 = withLanes(builder.getI32Type(), lanes);
+  SmallVector<Value> payloads(hash.getPayloads());
+  llvm::stable_sort(payloads, [](Value left, Value right) {
+    return left.getType().getIntOrFloatBitWidth() >
+           right.getType().getIntOrFloatBitWidth();
+  });
+  auto constant = [&](uint32_t value) {
+    return lanes == 1 ? a.i32(value) : a.splat(lanes, a.i32(value));
+  };
+  SmallVector<Value> words;
+  unsigned used = 32;
+  for (Value payload : payloads) {
+    unsigned width = payload.getType().getIntOrFloatBitWidth();
+    Value code = a.bitcast(
+        withLanes(IntegerType::get(builder.getContext(), width), lanes),
+        mapping.lookup(payload));
+    if (width < 32)
+      code = arith::ExtUIOp::create(builder, loc, i32, code);
+    if (used + width > 32) {
+      words.push_back(code);
+      used = width;
+      continue;
+    }
+    Value placed = a.binary<arith::ShLIOp>(code, constant(used));
+    words.back() = a.binary<arith::OrIOp>(words.back(), placed);
+    used += width;
+  }
+  if (words.size() % 2 != 0)
+    words.push_back(constant(0));
+  return words;
+}
+
+/// The hash of `lanes` elements from `laneOffset` after `index` on.
+Value KernelEmitter::emitHash(HashOp hash, IRMapping &mapping, Value index,
+                              int64_t laneOffset, int64_t lanes) {
+  ScalarBuilder a{builder, loc};
+  Type i32 = builder.getI32Type();
+  Value low = arith::TruncIOp::create(builder, loc, i32, index);
+  // Loops do not cross a multiple of 2^32, so all lanes share the upper half.
+  Value high = arith::TruncIOp::create(
+      builder, loc, i32, a.binary<arith::ShRUIOp>(index, a.i64(32)));
+  auto key = [&](uint32_t factor, Value offset) -> Value {
+    Value base = a.binary<arith::AddIOp>(
+        a.binary<arith::MulIOp>(low, a.i32(factor)), offset);
+    if (lanes == 1)
+      return base;
+    SmallVector<int32_t> steps;
+    for (int64_t lane = laneOffset; lane < laneOffset + lanes; ++lane)
+      steps.push_back(
+          static_cast<int32_t>(static_cast<uint32_t>(lane) * factor));
+    Value perLane = arith::ConstantOp::create(
+        builder, loc,
+        DenseElementsAttr::get(VectorType::get({lanes}, i32),
+                               ArrayRef<int32_t>(steps)));
+    return a.binary<arith::AddIOp>(a.splat(lanes, base), perLane);
+  };
+  SmallVector<Value> words = packWords(hash, mapping, lanes);
+  Value sum;
+  for (uint32_t pair = 0; pair < words.size() / 2; ++pair) {
+    Value u = key(plan::kHashIndexU, a.i32(pair * plan::kHashPairU));
+    Value v = key(plan::kHashIndexV,
+                  a.binary<arith::AddIOp>(
+                      a.binary<arith::MulIOp>(high, a.i32(plan::kHashHighV)),
+                      a.i32(pair * plan::kHashPairV + 1)));
+    Value product =
+        multiplyWide(a.binary<arith::AddIOp>(words[2 * pair], u),
+                     a.binary<arith::AddIOp>(words[2 * pair + 1], v), lanes);
+    sum = sum ? a.binary<arith::AddIOp>(sum, product) : product;
+  }
+  return sum;
+}
+
+/// Products of 32-bit words are 64 bits wide. In vectors the even and the odd
+/// ones are multiplied apart and added, which needs no widening: the result has
+/// half the lanes, each the sum of a pair.
+Value KernelEmitter::multiplyWide(Value left, Value right, int64_t lanes) {
+  ScalarBuilder a{builder, loc};
+  Type i64 = builder.getI64Type();
+  if (lanes == 1 || !traits.hasVectors) {
+    Type wide = withLanes(i64, lanes);
+    return a.binary<arith::MulIOp>(
+        arith::ExtUIOp::create(builder, loc, wide, left),
+        arith::ExtUIOp::create(builder, loc, wide, right));
+  }
+  Type pairs = VectorType::get({lanes / 2}, i64);
+  Value mask = a.splat(lanes / 2, a.i64(0xFFFFFFFF));
+  Value half = a.splat(lanes / 2, a.i64(32));
+  Value leftPairs = vector::BitCastOp::create(builder, loc, pairs, left);
+  Value rightPairs = vector::BitCastOp::create(builder, loc, pairs, right);
+  Value even =
+      a.binary<arith::MulIOp>(a.binary<arith::AndIOp>(leftPairs, mask),
+                              a.binary<arith::AndIOp>(rightPairs, mask));
+  Value odd =
+      a.binary<arith::MulIOp>(a.binary<arith::ShRUIOp>(leftPairs, half),
+                              a.binary<arith::ShRUIOp>(rightPairs, half));
+  return a.binary<arith::AddIOp>(even, odd);
+}
+
+size_t KernelEmitter::getUniformIndex(UniformOp op) const {
+  size_t index = 0;
+  plan::RoleUniform kind;
+  switch (op.getKind()) {
+  case UniformKind::Scalar:
+    op.getName().getAsInteger(10, index);
+    return index;
+  case UniformKind::ScaleInv:
+    kind = plan::RoleUniform::ScaleInv;
+    break;
+  case UniformKind::OldScale:
+    kind = plan::RoleUniform::OldScale;
+    break;
+  case UniformKind::Amax:
+    kind = plan::RoleUniform::Amax;
+    break;
+  case UniformKind::History:
+    kind = plan::RoleUniform::History;
+    break;
+  }
+  return plan::uniformIndex(numScalars, roleIndex.lookup(op.getName()), kind);
+}
+
+size_t KernelEmitter::getResultIndex(ReduceOp op) const {
+  plan::RoleResult kind;
+  switch (op.getMeaning()) {
+  case ResultKind::Fingerprint:
+    return plan::fingerprintIndex(roleIndex.size());
+  case ResultKind::Amax:
+    kind = plan::RoleResult::Amax;
+    break;
+  case ResultKind::Scale:
+    kind = plan::RoleResult::Scale;
+    break;
+  case ResultKind::Saturated:
+    kind = plan::RoleResult::Saturated;
+    break;
+  case ResultKind::Flushed:
+    kind = plan::RoleResult::Flushed;
+    break;
+  }
+  return plan::resultIndex(roleIndex.lookup(*op.getRole()), kind);
+}
+
+//===----------------------------------------------------------------------===//
+// Scalars
+//===----------------------------------------------------------------------===//
+
+void mlir::msamp::emitScalars(LLVM::LLVMFuncOp function,
+                              OptimizerOp optimizer) {
+  OpBuilder builder(function.getContext());
+  Location loc = optimizer.getLoc();
+  Block *entry = function.addEntryBlock(builder);
+  builder.setInsertionPointToStart(entry);
+  ScalarBuilder a{builder, loc};
+  Block &region = optimizer.getScalars().front();
+  Type f64 = builder.getF64Type(), f32 = builder.getF32Type();
+  IRMapping mapping;
+  mapping.map(region.getArgument(0), entry->getArgument(0));
+  for (int32_t index = 0,
+               end = static_cast<int32_t>(optimizer.getHyper().size());
+       index < end; ++index)
+    mapping.map(region.getArgument(index + 1),
+                a.load(f64, a.address(entry->getArgument(1), f64, index), 8));
+  for (Operation &op : region.without_terminator()) {
+    if (auto powi = dyn_cast<PowiOp>(op)) {
+      mapping.map(powi.getResult(),
+                  expandPowi(builder, powi,
+                             {mapping.lookup(powi.getBase()),
+                              mapping.lookup(powi.getExponent())}));
+      continue;
+    }
+    builder.clone(op, mapping);
+  }
+  for (auto [index, value] :
+       llvm::enumerate(region.getTerminator()->getOperands())) {
+    Value rounded =
+        arith::TruncFOp::create(builder, loc, f32, mapping.lookup(value));
+    a.store(rounded,
+            a.address(entry->getArgument(2), f32, static_cast<int32_t>(index)),
+            4);
+  }
+  LLVM::ReturnOp::create(builder, loc, ValueRange());
+}

@@ -1,0 +1,119 @@
+// What the lowerings of kernels share: one storage class's elements, emitted
+// for a vector or for one element out of the same region, so that the two have
+// the same bits by construction. Where operands lie, how uniforms arrive and
+// where results go is the target's business.
+
+#ifndef MSAMP_LIB_CONVERSION_KERNELCOMMON_KERNELEMITTER_H
+#define MSAMP_LIB_CONVERSION_KERNELCOMMON_KERNELEMITTER_H
+
+#include "msamp/Dialect/MSAMP/IR/MSAMP.h"
+#include "msamp_rt/plan_format.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace mlir::msamp {
+
+/// Scalar arithmetic with short names.
+struct ScalarBuilder {
+  OpBuilder &builder;
+  Location loc;
+
+  Value i32(uint32_t value);
+  Value i64(int64_t value);
+  template <typename Op> Value binary(Value left, Value right) {
+    return Op::create(builder, loc, left, right);
+  }
+  Value compare(arith::CmpIPredicate predicate, Value left, Value right);
+  Value select(Value condition, Value whenTrue, Value whenFalse);
+  Value bitcast(Type type, Value value);
+  Value splat(int64_t lanes, Value value);
+  /// Address of element `index` of `type` after `base`.
+  Value address(Value base, Type type, Value index);
+  Value address(Value base, Type type, int32_t index);
+  Value load(Type type, Value address, unsigned alignment);
+  void store(Value value, Value address, unsigned alignment);
+};
+
+/// `element`, or a vector of `lanes` of it.
+Type withLanes(Type element, int64_t lanes);
+
+/// What a target can do with vectors of elements.
+struct KernelTraits {
+  /// Whether it has an exact f32 fma.
+  bool hasFma;
+  /// Whether it computes on vectors as such. If so, accumulators are vectors
+  /// too; if not, each vector is reduced to one value at once, and vectors are
+  /// computed in groups of a few lanes, which keeps few values alive.
+  bool hasVectors;
+  /// The alignment that vector accesses may count on, up to the vector's own
+  /// size; 0: an element's.
+  unsigned alignment;
+};
+
+class KernelEmitter {
+public:
+  KernelEmitter(OpBuilder &builder, KernelOp kernel, OptimizerOp optimizer,
+                KernelTraits traits);
+
+  /// Emits what is the same for all elements, with `load` for the uniforms.
+  void emitUniforms(llvm::function_ref<Value(UniformOp)> load);
+
+  /// Uniforms as operands of vectors of `lanes`: to be emitted before a loop.
+  IRMapping splatUniforms(int64_t lanes);
+
+  /// Zeros for the reductions over elements.
+  SmallVector<Value> zeroSums(int64_t lanes);
+
+  /// Emits the element ops for `lanes` elements. `address` is where those of a
+  /// role lie, whose payload is of the given integer type (f32 for f32);
+  /// `index` is the first one's index in its tensor. Returns what becomes of
+  /// `sums`.
+  SmallVector<Value>
+  emitElements(IRMapping mapping,
+               llvm::function_ref<Value(StringRef role, Type integer)> address,
+               Value index, int64_t lanes, ValueRange sums);
+
+  /// Roles that the kernel loads or stores.
+  ArrayRef<StringRef> getRoles() const { return roles; }
+  /// Reductions over elements, in the order of their sums.
+  MutableArrayRef<ReduceOp> getReduces() { return varyingReduces; }
+  /// Maxima of uniform values.
+  ArrayRef<ReduceOp> getUniformReduces() const { return uniformReduces; }
+  Value getUniform(Value value) const { return uniforms.lookup(value); }
+
+  size_t getRoleIndex(StringRef role) const { return roleIndex.lookup(role); }
+  /// Places among the uniforms and results of plan_format.h.
+  size_t getUniformIndex(UniformOp op) const;
+  size_t getResultIndex(ReduceOp op) const;
+
+private:
+  void emitPure(Operation *op, IRMapping &mapping, int64_t lanes);
+  SmallVector<Value> packWords(HashOp hash, IRMapping &mapping, int64_t lanes);
+  Value emitHash(HashOp hash, IRMapping &mapping, Value index,
+                 int64_t laneOffset, int64_t lanes);
+  int64_t getGroup(int64_t lanes) const;
+  Value multiplyWide(Value left, Value right, int64_t lanes);
+
+  OpBuilder &builder;
+  Location loc;
+  KernelOp kernel;
+  KernelTraits traits;
+  size_t numScalars;
+  llvm::StringMap<size_t> roleIndex;
+  SmallVector<StringRef> roles;
+  SmallVector<Operation *> varyingOps;
+  SmallVector<ReduceOp> varyingReduces, uniformReduces;
+  /// Scalar values of everything that is uniform.
+  IRMapping uniforms;
+};
+
+/// Emits the body of `function`, which is `void(i64 step, ptr hyper, ptr out)`:
+/// the optimizer's scalars, f64 in, rounded once to f32.
+void emitScalars(LLVM::LLVMFuncOp function, OptimizerOp optimizer);
+
+} // namespace mlir::msamp
+
+#endif // MSAMP_LIB_CONVERSION_KERNELCOMMON_KERNELEMITTER_H

@@ -1,0 +1,473 @@
+// Kernels of a launch to one GPU kernel for each architecture.
+// Before: kernels have phases.
+// After:  for each architecture a gpu.module with the entry point, one function
+//         for each kernel and one for the optimizer's scalars. Which phase runs
+//         when, how chunks come to warps and what happens per tensor is the
+//         device library's part (lib/Target/StepPlan/Device), which is linked
+//         in when the plan is written.
+// A kernel's function does one chunk, and the next while they are of the same
+// tensor, so that sums stay in registers and reach memory once. A thread works
+// on vectors of consecutive elements that memory delivers whole; elements
+// before the first aligned vector and after the last go one by one.
+
+#include "KernelCommon/KernelEmitter.h"
+#include "msamp/Conversion/Passes.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/FormatVariadic.h"
+
+namespace mlir::msamp {
+#define GEN_PASS_DEF_CONVERTMSAMPTOGPU
+#include "msamp/Conversion/Passes.h.inc"
+} // namespace mlir::msamp
+
+using namespace mlir;
+using namespace mlir::msamp;
+namespace plan = ::msamp::plan;
+
+namespace {
+
+/// Threads of a warp; part of the instruction set.
+constexpr int64_t kWarp = 32;
+
+/// What to generate for; see Tuning.def.
+struct Tuning {
+  /// Bytes of a class's widest operand that one thread accesses at once.
+  unsigned accessBytes;
+  unsigned threads;
+  unsigned blocksPerSM;
+  unsigned chunkElements;
+};
+
+struct TuningEntry {
+  unsigned capability;
+  Tuning tuning;
+};
+constexpr TuningEntry kTunings[] = {
+#define MSAMP_TUNING(CAPABILITY, BYTES, THREADS, BLOCKS, CHUNK)                \
+  {CAPABILITY, {BYTES, THREADS, BLOCKS, CHUNK}},
+#include "MSAMPToGPU/Tuning.def"
+};
+
+/// The entry of the newest architecture that is not newer than `capability`.
+Tuning getTuning(unsigned capability) {
+  Tuning best = kTunings[0].tuning;
+  for (const TuningEntry &entry : kTunings)
+    if (entry.capability <= capability)
+      best = entry.tuning;
+  return best;
+}
+
+//===----------------------------------------------------------------------===//
+// Functions of a gpu.module
+//===----------------------------------------------------------------------===//
+
+/// Declares and calls functions of the device library; see StepKernel.cu.
+class DeviceModule {
+public:
+  DeviceModule(gpu::GPUModuleOp module)
+      : module(module), context(module.getContext()),
+        pointer(LLVM::LLVMPointerType::get(context)),
+        i32(IntegerType::get(context, 32)), i64(IntegerType::get(context, 64)) {
+  }
+
+  LLVM::LLVMFuncOp create(StringRef name, Type result, ArrayRef<Type> arguments,
+                          Location loc) {
+    OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+    return LLVM::LLVMFuncOp::create(
+        builder, loc, name, LLVM::LLVMFunctionType::get(result, arguments));
+  }
+
+  Value call(OpBuilder &builder, Location loc, StringRef name, Type result,
+             ValueRange arguments) {
+    auto callee = module.lookupSymbol<LLVM::LLVMFuncOp>(name);
+    if (!callee)
+      callee = create(name, result ? result : LLVM::LLVMVoidType::get(context),
+                      llvm::to_vector(arguments.getTypes()), module.getLoc());
+    auto call = LLVM::CallOp::create(builder, loc, callee, arguments);
+    return result ? call.getResult() : Value();
+  }
+
+  gpu::GPUModuleOp module;
+  MLIRContext *context;
+  Type pointer, i32, i64;
+};
+
+/// One kernel as a device function
+///   chunk @KERNEL(step, cursor, chunk)
+/// that returns the first chunk it did not do.
+class KernelLowering {
+public:
+  KernelLowering(DeviceModule &device, KernelOp kernel, OptimizerOp optimizer,
+                 int64_t lanes, int64_t chunkElements)
+      : device(device), lanes(lanes), chunkElements(chunkElements),
+        builder(device.context), loc(kernel.getLoc()), a{builder, loc},
+        emitter(builder, kernel, optimizer,
+                {/*hasFma=*/true, /*hasVectors=*/false, /*alignment=*/16}) {
+    function = device.create(kernel.getSymName(), device.i64,
+                             {device.pointer, device.pointer, device.i64}, loc);
+    function.setLinkage(LLVM::Linkage::Internal);
+    function.setAlwaysInline(true);
+  }
+
+  void run() {
+    Block *entry = function.addEntryBlock(builder);
+    builder.setInsertionPointToStart(entry);
+    step = entry->getArgument(0);
+    tensor = arith::TruncIOp::create(builder, loc, device.i32,
+                                     entry->getArgument(2));
+    numElements = call("msamp_num_elements", device.i64, {step, tensor});
+    head =
+        arith::ExtUIOp::create(builder, loc, device.i64,
+                               call("msamp_head", device.i32, {step, tensor}));
+    results = call("msamp_results", device.pointer, {step, tensor});
+    Value uniforms = call("msamp_uniforms", device.pointer, {step, tensor});
+    lane = arith::ExtUIOp::create(
+        builder, loc, device.i64,
+        NVVM::LaneIdOp::create(builder, loc, device.i32));
+    emitter.emitUniforms(
+        [&](UniformOp op) { return loadUniform(op, uniforms); });
+    auto global = LLVM::LLVMPointerType::get(device.context, 1);
+    for (StringRef role : emitter.getRoles())
+      payloads[role] = LLVM::IntToPtrOp::create(
+          builder, loc, global,
+          call("msamp_payload", device.i64,
+               {step, tensor,
+                a.i32(static_cast<uint32_t>(emitter.getRoleIndex(role)))}));
+
+    SmallVector<Value> carried{entry->getArgument(2)};
+    llvm::append_range(carried, emitter.zeroSums(1));
+    auto loop = scf::WhileOp::create(
+        builder, loc, ValueRange(carried).getTypes(), carried,
+        [&](OpBuilder &nested, Location, ValueRange values) {
+          within(nested, [&] { emitChunk(entry->getArgument(1), values); });
+        },
+        [&](OpBuilder &nested, Location, ValueRange values) {
+          scf::YieldOp::create(nested, loc, values);
+        });
+    flush(loop.getResults().drop_front());
+    LLVM::ReturnOp::create(builder, loc, loop.getResult(0));
+  }
+
+private:
+  Value call(StringRef name, Type result, ArrayRef<Value> arguments) {
+    return device.call(builder, loc, name, result, arguments);
+  }
+
+  /// Runs `emit` with the builder where `nested` is.
+  void within(OpBuilder &nested, llvm::function_ref<void()> emit) {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPoint(nested.getInsertionBlock(),
+                              nested.getInsertionPoint());
+    emit();
+  }
+
+  Value loadUniform(UniformOp op, Value uniforms) {
+    Type f32 = builder.getF32Type();
+    if (op.getKind() != UniformKind::Amax)
+      return a.load(
+          f32,
+          a.address(uniforms, f32,
+                    static_cast<int32_t>(emitter.getUniformIndex(op))),
+          4);
+    // Where the reduce phase left it: the lower half of its result.
+    size_t index = plan::resultIndex(emitter.getRoleIndex(op.getName()),
+                                     plan::RoleResult::Amax);
+    return a.load(
+        f32, a.address(results, device.i64, static_cast<int32_t>(index)), 4);
+  }
+
+  /// One chunk: [begin, begin + count), of which vectors cover `vectors`
+  /// elements from `first` on.
+  void emitChunk(Value cursor, ValueRange values) {
+    // Asked for first, so that it has arrived by the end.
+    Value next = call("msamp_advance", device.i64, {cursor});
+    Value begin = a.binary<arith::MulIOp>(
+        a.binary<arith::ShRUIOp>(values[0], a.i64(32)), a.i64(chunkElements));
+    Value count = a.binary<arith::MinUIOp>(
+        a.binary<arith::SubIOp>(numElements, begin), a.i64(chunkElements));
+    Value first = a.binary<arith::MinUIOp>(head, count);
+    Value vectors = a.binary<arith::AndIOp>(
+        a.binary<arith::SubIOp>(count, first), a.i64(-lanes));
+    SmallVector<Value> sums(values.drop_front());
+    sums = emitLoop(a.binary<arith::AddIOp>(
+                        first, a.binary<arith::MulIOp>(lane, a.i64(lanes))),
+                    a.binary<arith::AddIOp>(first, vectors), lanes, sums, begin,
+                    [](Value position) { return position; });
+    sums =
+        emitLoop(lane, a.binary<arith::SubIOp>(count, vectors), 1, sums, begin,
+                 [&](Value position) {
+                   Value isHead =
+                       a.compare(arith::CmpIPredicate::ult, position, first);
+                   return a.select(isHead, position,
+                                   a.binary<arith::AddIOp>(position, vectors));
+                 });
+    Value isSame = a.compare(
+        arith::CmpIPredicate::eq,
+        arith::TruncIOp::create(builder, loc, device.i32, next), tensor);
+    SmallVector<Value> carried{next};
+    llvm::append_range(carried, sums);
+    scf::ConditionOp::create(builder, loc, isSame, carried);
+  }
+
+  /// This lane's share of a loop by `width` elements a lane; `place` turns the
+  /// loop's position into the element's in the chunk.
+  SmallVector<Value> emitLoop(Value begin, Value end, int64_t width,
+                              ArrayRef<Value> sums, Value chunkBegin,
+                              llvm::function_ref<Value(Value)> place) {
+    IRMapping mapping = emitter.splatUniforms(width);
+    auto loop = scf::ForOp::create(
+        builder, loc, begin, end, a.i64(width * kWarp), sums,
+        [&](OpBuilder &nested, Location, Value position, ValueRange carried) {
+          within(nested, [&] {
+            Value index = a.binary<arith::AddIOp>(chunkBegin, place(position));
+            auto address = [&](StringRef role, Type integer) {
+              return a.address(payloads.lookup(role), integer, index);
+            };
+            scf::YieldOp::create(
+                builder, loc,
+                emitter.emitElements(mapping, address, index, width, carried));
+          });
+        });
+    return SmallVector<Value>(loop.getResults());
+  }
+
+  /// Adds the warp's sums to the tensor's results.
+  void flush(ValueRange sums) {
+    for (auto [reduce, sum] : llvm::zip(emitter.getReduces(), sums)) {
+      if (reduce.getScope() == ReduceScope::All &&
+          reduce.getMeaning() == ResultKind::Amax)
+        call("msamp_flush_overflow", {}, {step, tensor, sum});
+      flush(reduce, sum);
+    }
+    for (ReduceOp reduce : emitter.getUniformReduces())
+      flush(reduce, emitter.getUniform(reduce.getValue()));
+  }
+
+  void flush(ReduceOp reduce, Value value) {
+    Value result =
+        a.address(results, device.i64,
+                  static_cast<int32_t>(emitter.getResultIndex(reduce)));
+    if (reduce.getKind() == ReduceKind::Max) {
+      call("msamp_flush_max", {}, {result, value});
+      return;
+    }
+    if (!value.getType().isInteger(64))
+      value = arith::ExtUIOp::create(builder, loc, device.i64, value);
+    call("msamp_flush_sum", {}, {result, value});
+  }
+
+  DeviceModule &device;
+  int64_t lanes, chunkElements;
+  OpBuilder builder;
+  Location loc;
+  ScalarBuilder a;
+  KernelEmitter emitter;
+  LLVM::LLVMFuncOp function;
+  Value step, tensor, numElements, head, results, lane;
+  llvm::StringMap<Value> payloads;
+};
+
+//===----------------------------------------------------------------------===//
+// Pass
+//===----------------------------------------------------------------------===//
+
+struct ConvertMSAMPToGPU
+    : public mlir::msamp::impl::ConvertMSAMPToGPUBase<ConvertMSAMPToGPU> {
+  using ConvertMSAMPToGPUBase::ConvertMSAMPToGPUBase;
+
+  void runOnOperation() override {
+    SymbolTable symbols(getOperation());
+    for (auto launch :
+         llvm::make_early_inc_range(getOperation().getOps<LaunchOp>()))
+      for (const std::string &chip : getChips())
+        if (failed(convert(launch, chip, symbols)))
+          return signalPassFailure();
+  }
+
+  /// The architectures asked for, and the least of them without a suffix, whose
+  /// PTX is for all later ones.
+  SmallVector<std::string> getChips() const {
+    SmallVector<std::string> result(arch.begin(), arch.end());
+    auto digitsOf = [](StringRef chip) {
+      unsigned number = ~0u;
+      (void)chip.drop_while([](char c) { return !llvm::isDigit(c); })
+          .take_while(llvm::isDigit)
+          .getAsInteger(10, number);
+      return number;
+    };
+    unsigned least = ~0u;
+    for (StringRef chip : result)
+      least = std::min(least, digitsOf(chip));
+    std::string portable = "sm_" + std::to_string(least);
+    if (!result.empty() && !llvm::is_contained(result, portable))
+      result.push_back(portable);
+    return result;
+  }
+
+  LogicalResult convert(LaunchOp launch, StringRef chip, SymbolTable &symbols) {
+    auto optimizer = symbols.lookup<OptimizerOp>(launch.getOptimizer());
+    auto layout = symbols.lookup<LayoutOp>(launch.getLayout());
+    if (!optimizer || !layout)
+      return launch.emitOpError()
+             << "optimizer @" << launch.getOptimizer() << " or layout @"
+             << launch.getLayout() << " is not defined";
+    if (!launch.getSchedule())
+      return launch.emitOpError(
+          "has no schedule; run msamp-split-phases first");
+    StringRef digits = chip;
+    unsigned capability;
+    if (!digits.consume_front("sm_") ||
+        digits.take_while(llvm::isDigit).getAsInteger(10, capability) ||
+        capability < 80)
+      return launch.emitOpError()
+             << "cannot be compiled for '" << chip << "'; sm_80 is the least";
+    if (Operation *taken = symbols.lookup(chip)) {
+      InFlightDiagnostic diagnostic = launch.emitOpError()
+                                      << "needs the name @" << chip
+                                      << " for its device code";
+      diagnostic.attachNote(taken->getLoc()) << "which this op has";
+      return diagnostic;
+    }
+    Tuning tuning = getTuning(capability);
+    overrideTuning(tuning);
+
+    OpBuilder builder(launch);
+    auto module = gpu::GPUModuleOp::create(builder, launch.getLoc(), chip);
+    module.setTargetsAttr(builder.getArrayAttr({getTarget(chip, capability)}));
+    auto setNumber = [&](StringRef name, int64_t value) {
+      module->setAttr(name,
+                      builder.getI32IntegerAttr(static_cast<int32_t>(value)));
+    };
+    setNumber("msamp.access_bytes", tuning.accessBytes);
+    setNumber("msamp.chunk_elements", tuning.chunkElements);
+    setNumber("msamp.threads", tuning.threads);
+    setNumber("msamp.blocks_per_sm", tuning.blocksPerSM);
+    if (llvm::is_contained(arch, chip.str()))
+      module->setAttr("msamp.wants_cubin", builder.getUnitAttr());
+    module->setAttr("msamp.native_casts", builder.getUnitAttr());
+    if (capability >= 89)
+      module->setAttr("msamp.native_fp8", builder.getUnitAttr());
+    symbols.insert(module, std::next(Block::iterator(launch)));
+    DeviceModule device(module);
+    emitEntry(device, launch.getLoc(), tuning);
+    emitScalars(device.create("msamp_scalars",
+                              LLVM::LLVMVoidType::get(&getContext()),
+                              {device.i64, device.pointer, device.pointer},
+                              optimizer.getLoc()),
+                optimizer);
+    SymbolTable classes(layout);
+    for (auto kernel : launch.getKernels().front().getOps<KernelOp>()) {
+      auto storageClass =
+          classes.lookup<StorageClassOp>(kernel.getStorageClass());
+      KernelLowering(device, kernel, optimizer,
+                     getLanes(storageClass, optimizer, tuning.accessBytes),
+                     tuning.chunkElements)
+          .run();
+    }
+    emitDispatch(device, launch, layout);
+    return success();
+  }
+
+  void overrideTuning(Tuning &tuning) const {
+    auto set = [](unsigned &value, unsigned option) {
+      if (option != 0)
+        value = option;
+    };
+    set(tuning.accessBytes, accessBytes);
+    set(tuning.threads, threads);
+    set(tuning.blocksPerSM, blocksPerSM);
+    set(tuning.chunkElements, chunkElements);
+  }
+
+  Attribute getTarget(StringRef chip, unsigned capability) {
+    // FP8 and saturating f16 casts came with PTX 8.1, after the chips that have
+    // them; later chips start with more.
+    return NVVM::NVVMTargetAttr::get(&getContext(), 3, "nvptx64-nvidia-cuda",
+                                     chip, capability <= 90 ? "+ptx81" : "");
+  }
+
+  /// Elements of a vector of `storageClass`.
+  static int64_t getLanes(StorageClassOp storageClass, OptimizerOp optimizer,
+                          unsigned accessBytes) {
+    unsigned widest = 1;
+    for (StringRef role : optimizer.getRoles())
+      if (StorageAttr storage = storageClass.getStorage(role))
+        widest =
+            std::max(widest, storage.getPayload().getIntOrFloatBitWidth() / 8);
+    return accessBytes / widest;
+  }
+
+  void emitEntry(DeviceModule &device, Location loc, const Tuning &tuning) {
+    LLVM::LLVMFuncOp entry = device.create(
+        plan::kDeviceEntry, LLVM::LLVMVoidType::get(&getContext()),
+        {device.pointer}, loc);
+    OpBuilder builder(&getContext());
+    entry->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(),
+                   builder.getUnitAttr());
+    entry->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
+                   builder.getDenseI32ArrayAttr(
+                       {static_cast<int32_t>(tuning.threads), 1, 1}));
+    entry->setAttr(
+        NVVM::NVVMDialect::getMinctasmAttrName(),
+        builder.getI32IntegerAttr(static_cast<int32_t>(tuning.blocksPerSM)));
+    Block *block = entry.addEntryBlock(builder);
+    builder.setInsertionPointToStart(block);
+    device.call(builder, loc, "msamp_run_step", {}, block->getArgument(0));
+    LLVM::ReturnOp::create(builder, loc, ValueRange());
+  }
+
+  /// The function by which the device library reaches the kernels.
+  void emitDispatch(DeviceModule &device, LaunchOp launch, LayoutOp layout) {
+    Location loc = launch.getLoc();
+    LLVM::LLVMFuncOp dispatch = device.create(
+        "msamp_run_kernel", device.i64,
+        {device.pointer, device.pointer, device.i64, device.i32, device.i32},
+        loc);
+    dispatch.setAlwaysInline(true);
+    OpBuilder builder(&getContext());
+    Block *block = dispatch.addEntryBlock(builder);
+    builder.setInsertionPointToStart(block);
+    ScalarBuilder a{builder, loc};
+    // 4 phases; see plan_format.h.
+    Value number = a.binary<arith::AddIOp>(
+        a.binary<arith::MulIOp>(block->getArgument(3), a.i32(4)),
+        block->getArgument(4));
+    Value selector = arith::IndexCastUIOp::create(
+        builder, loc, builder.getIndexType(), number);
+    auto kernels =
+        llvm::to_vector(launch.getKernels().front().getOps<KernelOp>());
+    llvm::StringMap<int64_t> classNumbers;
+    for (auto storageClass : layout.getTable().front().getOps<StorageClassOp>())
+      classNumbers.insert({storageClass.getSymName(),
+                           static_cast<int64_t>(classNumbers.size())});
+    SmallVector<int64_t> cases;
+    for (KernelOp kernel : kernels) {
+      plan::Phase phase =
+          *kernel.getPhase() == Phase::Reduce  ? plan::Phase::Reduce
+          : *kernel.getPhase() == Phase::Store ? plan::Phase::Store
+                                               : plan::Phase::Inspect;
+      cases.push_back(classNumbers.lookup(kernel.getStorageClass()) * 4 +
+                      static_cast<int64_t>(phase));
+    }
+    auto select = scf::IndexSwitchOp::create(builder, loc, device.i64, selector,
+                                             cases, cases.size());
+    auto emitRegion = [&](Region &region, StringRef callee,
+                          ArrayRef<Value> arguments) {
+      OpBuilder nested = OpBuilder::atBlockBegin(&region.emplaceBlock());
+      scf::YieldOp::create(
+          nested, loc, device.call(nested, loc, callee, device.i64, arguments));
+    };
+    for (auto [index, kernel] : llvm::enumerate(kernels))
+      emitRegion(select.getCaseRegions()[index], kernel.getSymName(),
+                 {block->getArgument(0), block->getArgument(1),
+                  block->getArgument(2)});
+    emitRegion(select.getDefaultRegion(), "msamp_advance",
+               {block->getArgument(1)});
+    LLVM::ReturnOp::create(builder, loc, select.getResults());
+  }
+};
+} // namespace

@@ -1,0 +1,542 @@
+// Runs the plan's kernel: picks its image for the device, keeps the tables that
+// it works on (device_step.h) in device memory, and launches it. One launch is
+// one step; nothing here waits for the device but synchronize and the copies
+// that the caller asks for.
+
+#include "backends/Backend.h"
+#include "backends/cuda/Driver.h"
+#include "core/Formats.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace msamp;
+using namespace msamp::rt;
+using namespace msamp::rt::cuda;
+
+namespace {
+
+/// Makes a context current for a scope.
+class ScopedContext {
+public:
+  ScopedContext(const Driver &driver, Context context) : driver(driver) {
+    driver.CtxPushCurrent(context);
+  }
+  ~ScopedContext() {
+    Context ignored;
+    driver.CtxPopCurrent(&ignored);
+  }
+  ScopedContext(const ScopedContext &) = delete;
+  ScopedContext &operator=(const ScopedContext &) = delete;
+
+private:
+  const Driver &driver;
+};
+
+/// The device's primary context, and the stream that everything is ordered by.
+class DeviceMemory : public Memory {
+public:
+  const Driver *driver = nullptr;
+  Device device = 0;
+  Context context = nullptr;
+  Stream stream = nullptr;
+
+  ~DeviceMemory() override {
+    if (context)
+      driver->DevicePrimaryCtxRelease(device);
+  }
+
+  bool isHost() const override { return false; }
+
+  Status allocate(size_t size, void *&data) override {
+    ScopedContext scope(*driver, context);
+    DevicePointer address = 0;
+    if (Result result = driver->MemAlloc(&address, std::max<size_t>(size, 1))) {
+      size_t free = 0, total = 0;
+      driver->MemGetInfo(&free, &total);
+      return failed(*driver, result,
+                    "cannot allocate " + std::to_string(size) +
+                        " bytes of device memory (" + std::to_string(free) +
+                        " of " + std::to_string(total) + " are free)");
+    }
+    data = reinterpret_cast<void *>(address);
+    return check(
+        driver->MemsetD8Async(address, 0, std::max<size_t>(size, 1), stream),
+        "cannot clear device memory");
+  }
+
+  void release(void *data) override {
+    ScopedContext scope(*driver, context);
+    driver->MemFree(reinterpret_cast<DevicePointer>(data));
+  }
+
+  Status copyToHost(void *host, const void *data, size_t size) override {
+    if (size == 0)
+      return {};
+    ScopedContext scope(*driver, context);
+    MSAMP_RETURN_IF_ERROR(
+        check(driver->MemcpyDtoHAsync(
+                  host, reinterpret_cast<DevicePointer>(data), size, stream),
+              "cannot copy " + std::to_string(size) + " bytes to the host"));
+    return check(driver->StreamSynchronize(stream),
+                 "the device failed before a copy to the host was done");
+  }
+
+  Status copyFromHost(void *data, const void *host, size_t size) override {
+    if (size == 0)
+      return {};
+    ScopedContext scope(*driver, context);
+    // From pageable memory, the driver has read `host` when this returns.
+    return check(driver->MemcpyHtoDAsync(reinterpret_cast<DevicePointer>(data),
+                                         host, size, stream),
+                 "cannot copy " + std::to_string(size) +
+                     " bytes to the device");
+  }
+
+  Status check(Result result, const std::string &what) const {
+    return result ? failed(*driver, result, what) : Status();
+  }
+};
+
+/// A table in device memory.
+class DeviceTable {
+public:
+  explicit DeviceTable(DeviceMemory &memory) : memory(memory) {}
+  ~DeviceTable() {
+    if (data)
+      memory.release(data);
+  }
+  DeviceTable(const DeviceTable &) = delete;
+  DeviceTable &operator=(const DeviceTable &) = delete;
+
+  /// Makes room for `size` bytes; keeps what is there only if there is room.
+  Status reserve(size_t size) {
+    if (size <= capacity && data)
+      return {};
+    if (data)
+      memory.release(data);
+    data = nullptr;
+    capacity = 0;
+    MSAMP_RETURN_IF_ERROR(memory.allocate(size, data));
+    capacity = size;
+    return {};
+  }
+
+  template <typename Element>
+  Status write(const std::vector<Element> &elements) {
+    MSAMP_RETURN_IF_ERROR(reserve(elements.size() * sizeof(Element)));
+    return memory.copyFromHost(data, elements.data(),
+                               elements.size() * sizeof(Element));
+  }
+
+  uint64_t address(size_t offset = 0) const {
+    return reinterpret_cast<uint64_t>(data) + offset;
+  }
+  char *at(size_t offset) const { return static_cast<char *>(data) + offset; }
+
+private:
+  DeviceMemory &memory;
+  void *data = nullptr;
+  size_t capacity = 0;
+};
+
+uint64_t addressOf(const void *data) {
+  return reinterpret_cast<uint64_t>(data);
+}
+
+class CudaBackend : public DeviceBackend {
+public:
+  explicit CudaBackend(std::shared_ptr<const Plan> plan)
+      : plan(std::move(plan)) {}
+
+  ~CudaBackend() override {
+    if (!deviceMemory.context)
+      return;
+    ScopedContext scope(*driver, deviceMemory.context);
+    // A step may still be at work on what is about to be freed.
+    driver->StreamSynchronize(deviceMemory.stream);
+    if (module)
+      driver->ModuleUnload(module);
+  }
+
+  Status open(int ordinal, void *callersStream) {
+    MSAMP_RETURN_IF_ERROR(Driver::get(driver));
+    deviceMemory.driver = driver;
+    MSAMP_RETURN_IF_ERROR(openDevice(ordinal));
+    ScopedContext scope(*driver, deviceMemory.context);
+    MSAMP_RETURN_IF_ERROR(checkStream(ordinal, callersStream));
+    MSAMP_RETURN_IF_ERROR(loadImage());
+    int perSM = 0;
+    MSAMP_RETURN_IF_ERROR(deviceMemory.check(
+        driver->OccupancyMaxActiveBlocksPerMultiprocessor(
+            &perSM, function, static_cast<int>(image->info.threads), 0),
+        "cannot ask how many blocks fit on a multiprocessor"));
+    if (perSM < 1)
+      return {StatusCode::Unimplemented,
+              "the plan's " + image->arch + " code does not fit " + deviceName};
+    numBlocks = static_cast<unsigned>(
+        multiprocessors *
+        std::min(perSM, static_cast<int>(image->info.blocks_per_sm)));
+    return allocateTables();
+  }
+
+  std::string describe() const override {
+    return "cuda (" + deviceName + ", " + image->arch +
+           (image->info.kind == plan::ImageKind::Ptx ? " PTX)" : " cubin)");
+  }
+
+  Memory &memory() override { return deviceMemory; }
+
+  Status checkAddress(const void *data, const std::string &what) override {
+    if (!data)
+      return {};
+    ScopedContext scope(*driver, deviceMemory.context);
+    unsigned type = 0;
+    int ordinal = -1;
+    auto address = reinterpret_cast<DevicePointer>(data);
+    // Memory that CUDA knows nothing of is plain host memory.
+    if (driver->PointerGetAttribute(&type, kPointerMemoryType, address) ||
+        type != kDeviceMemory)
+      return invalidArgument(what + " is in host memory; the cuda backend "
+                                    "works on device memory");
+    if (!driver->PointerGetAttribute(&ordinal, kPointerDeviceOrdinal,
+                                     address) &&
+        ordinal != deviceMemory.device)
+      return invalidArgument(what + " is on device " + std::to_string(ordinal) +
+                             ", but the session is on device " +
+                             std::to_string(deviceMemory.device));
+    return {};
+  }
+
+  Status setBuffers(const std::vector<const TensorBuffers *> &tensors,
+                    const StepBuffers &buffers) override {
+    MSAMP_RETURN_IF_ERROR(checkNotCapturing("bind buffers"));
+    size_t numRoles = plan->roles.size();
+    std::vector<plan::DeviceTensor> rows;
+    std::vector<plan::DeviceBuffer> bufferRows;
+    std::vector<plan::DeviceChunk> chunkRows;
+    for (size_t index = 0; index < tensors.size(); ++index) {
+      const PlanTensor &tensor = plan->tensors[index];
+      const TensorBuffers &bound = *tensors[index];
+      // "No gradient": the tensor takes no part.
+      if (!bound.payload[Plan::roleIndex(plan::RoleKind::Grad)])
+        continue;
+      uint64_t chunks = (tensor.numElements + image->info.chunk_elements - 1) /
+                        image->info.chunk_elements;
+      if (chunkRows.size() + chunks >= UINT32_MAX)
+        return {StatusCode::Unimplemented,
+                "the plan has more than 2^32 chunks of " +
+                    std::to_string(image->info.chunk_elements) + " elements"};
+      for (uint64_t chunk = 0; chunk < chunks; ++chunk)
+        chunkRows.push_back((chunk << 32) | rows.size());
+      plan::DeviceTensor row{};
+      row.num_elements = tensor.numElements;
+      row.step = addressOf(bound.step);
+      row.grad_amax = bound.gradAmax
+                          ? addressOf(bound.gradAmax)
+                          : gradAmaxTable.address(index * sizeof(float));
+      row.storage_class = static_cast<uint32_t>(tensor.classIndex);
+      row.group = static_cast<uint32_t>(tensor.group);
+      row.head = findHead(tensor.classIndex, bound);
+      row.index = static_cast<uint32_t>(index);
+      rows.push_back(row);
+      for (size_t role = 0; role < numRoles; ++role)
+        bufferRows.push_back({addressOf(bound.payload[role]),
+                              addressOf(bound.scaleInv[role]),
+                              addressOf(bound.history[role])});
+    }
+    // Before the tables change: a step may be at work on them.
+    MSAMP_RETURN_IF_ERROR(wait());
+    MSAMP_RETURN_IF_ERROR(tensorTable.write(rows));
+    MSAMP_RETURN_IF_ERROR(bufferTable.write(bufferRows));
+    MSAMP_RETURN_IF_ERROR(chunkTable.write(chunkRows));
+    step.tensors = tensorTable.address();
+    step.buffers = bufferTable.address();
+    step.chunks = chunkTable.address();
+    step.num_tensors = static_cast<uint32_t>(rows.size());
+    step.num_chunks = static_cast<uint32_t>(chunkRows.size());
+    step.grad_scale = addressOf(buffers.gradScale);
+    step.found_inf = addressOf(buffers.foundInf);
+    step.hyper =
+        buffers.hyper ? addressOf(buffers.hyper) : hyperTable.address();
+    return writeStep();
+  }
+
+  Status setGradAmax(const std::vector<float> &gradAmax) override {
+    MSAMP_RETURN_IF_ERROR(checkNotCapturing("set the gradients' amaxes"));
+    return gradAmaxTable.write(gradAmax);
+  }
+
+  Status setHyper(const std::vector<double> &values) override {
+    MSAMP_RETURN_IF_ERROR(checkNotCapturing("set hyper-parameters"));
+    return hyperTable.write(values);
+  }
+
+  Status setGradScale(double gradScale) override {
+    if (gradScale == step.grad_scale_value)
+      return {};
+    MSAMP_RETURN_IF_ERROR(checkNotCapturing("set the loss scale"));
+    step.grad_scale_value = gradScale;
+    return deviceMemory.copyFromHost(
+        stepTable.at(offsetof(plan::DeviceStep, grad_scale_value)), &gradScale,
+        sizeof(gradScale));
+  }
+
+  Status launch() override {
+    ScopedContext scope(*driver, deviceMemory.context);
+    uint64_t address = stepTable.address();
+    void *arguments[] = {&address};
+    return deviceMemory.check(
+        driver->LaunchCooperativeKernel(function, numBlocks, 1, 1,
+                                        image->info.threads, 1, 1, 0,
+                                        deviceMemory.stream, arguments),
+        "cannot launch " + std::to_string(numBlocks) + " blocks of " +
+            std::to_string(image->info.threads) + " threads");
+  }
+
+  Status synchronize(plan::DeviceReport &report) override {
+    return deviceMemory
+        .copyToHost(&report,
+                    reinterpret_cast<const void *>(reportTable.address()),
+                    sizeof(report))
+        .withContext("step");
+  }
+
+  Status readResults(size_t index, std::vector<uint64_t> &results) override {
+    results.assign(plan::numResults(plan->roles.size()), 0);
+    return deviceMemory.copyToHost(
+        results.data(),
+        reinterpret_cast<const void *>(
+            committedTable.address(index * results.size() * sizeof(uint64_t))),
+        results.size() * sizeof(uint64_t));
+  }
+
+private:
+  Status openDevice(int ordinal) {
+    int count = 0;
+    MSAMP_RETURN_IF_ERROR(deviceMemory.check(driver->DeviceGetCount(&count),
+                                             "cannot count CUDA devices"));
+    if (ordinal < 0 || ordinal >= count)
+      return invalidArgument("there is no CUDA device " +
+                             std::to_string(ordinal) + " among " +
+                             std::to_string(count));
+    Device device = 0;
+    char name[256] = "";
+    int major = 0, minor = 0, cooperative = 0;
+    if (driver->DeviceGet(&device, ordinal) ||
+        driver->DeviceGetName(name, sizeof(name), device) ||
+        driver->DeviceGetAttribute(&major, kCapabilityMajor, device) ||
+        driver->DeviceGetAttribute(&minor, kCapabilityMinor, device) ||
+        driver->DeviceGetAttribute(&cooperative, kCooperativeLaunch, device) ||
+        driver->DeviceGetAttribute(&multiprocessors, kMultiprocessorCount,
+                                   device))
+      return {StatusCode::Internal, "cannot ask CUDA device " +
+                                        std::to_string(ordinal) +
+                                        " what it is"};
+    deviceName = name;
+    capability = static_cast<uint32_t>(10 * major + minor);
+    if (!cooperative)
+      return {StatusCode::Unimplemented,
+              deviceName + " has no cooperative launches"};
+    Context context = nullptr;
+    MSAMP_RETURN_IF_ERROR(deviceMemory.check(
+        driver->DevicePrimaryCtxRetain(&context, device),
+        "cannot use CUDA device " + std::to_string(ordinal)));
+    deviceMemory.device = device;
+    deviceMemory.context = context;
+    return {};
+  }
+
+  Status checkStream(int ordinal, void *callersStream) {
+    deviceMemory.stream = static_cast<Stream>(callersStream);
+    if (!callersStream)
+      return {};
+    Context context = nullptr;
+    MSAMP_RETURN_IF_ERROR(
+        deviceMemory.check(driver->StreamGetCtx(deviceMemory.stream, &context),
+                           "the stream given to the session cannot be used"));
+    Device device = -1;
+    ScopedContext scope(*driver, context);
+    driver->CtxGetDevice(&device);
+    if (device != deviceMemory.device)
+      return invalidArgument("the stream given to the session is of device " +
+                             std::to_string(device) +
+                             ", but the session is on device " +
+                             std::to_string(ordinal));
+    return {};
+  }
+
+  /// Whether the device runs `candidate`, and how well: 0 is not at all.
+  uint32_t rate(const PlanImage &candidate) const {
+    const plan::DeviceImage &info = candidate.info;
+    bool isPtx = info.kind == plan::ImageKind::Ptx;
+    if (info.is_exact)
+      return info.capability == capability ? (isPtx ? 2000 : 3000) : 0;
+    if (info.capability > capability)
+      return 0;
+    // Machine code is for later chips of its generation only.
+    if (!isPtx && info.capability / 10 != capability / 10)
+      return 0;
+    return (isPtx ? 0 : 1000) + info.capability;
+  }
+
+  /// Loads the best image that works.
+  Status loadImage() {
+    if (plan->images.empty())
+      return notFound("the plan has no code for cuda; compile it with "
+                      "--target=cuda");
+    std::vector<const PlanImage *> candidates;
+    std::string has;
+    for (const PlanImage &candidate : plan->images) {
+      has += (has.empty() ? "" : ", ") + candidate.arch +
+             (candidate.info.kind == plan::ImageKind::Ptx ? " PTX" : " cubin");
+      if (rate(candidate))
+        candidates.push_back(&candidate);
+    }
+    if (candidates.empty())
+      return {StatusCode::Unimplemented, "the plan has code for " + has +
+                                             ", but " + deviceName + " is sm_" +
+                                             std::to_string(capability)};
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [&](const PlanImage *left, const PlanImage *right) {
+                       return rate(*left) > rate(*right);
+                     });
+    std::string tried;
+    for (const PlanImage *candidate : candidates) {
+      char log[2048] = "";
+      JitOption options[] = {kJitErrorLog, kJitErrorLogSize};
+      void *values[] = {log, reinterpret_cast<void *>(sizeof(log))};
+      Result result = driver->ModuleLoadDataEx(
+          &module, plan->deviceCode.data() + candidate->offset, 2, options,
+          values);
+      if (!result)
+        result =
+            driver->ModuleGetFunction(&function, module, plan::kDeviceEntry);
+      if (!result) {
+        image = candidate;
+        return {};
+      }
+      tried += (tried.empty() ? "" : "; ") + candidate->arch + ": " +
+               describeResult(*driver, result) +
+               (*log ? std::string(" ") + log : "");
+    }
+    int version = 0;
+    driver->DriverGetVersion(&version);
+    return {StatusCode::Unimplemented,
+            "no code of the plan loads on " + deviceName + " with driver " +
+                std::to_string(version / 1000) + "." +
+                std::to_string(version % 1000 / 10) + ": " + tried};
+  }
+
+  Status allocateTables() {
+    size_t numTensors = plan->tensors.size();
+    size_t numRoles = plan->roles.size();
+    size_t uniforms = plan->numScalars + numRoles * plan::kUniformsPerRole;
+    size_t results = plan::numResults(numRoles);
+    MSAMP_RETURN_IF_ERROR(
+        uniformTable.reserve(numTensors * uniforms * sizeof(float)));
+    MSAMP_RETURN_IF_ERROR(
+        resultTable.reserve(numTensors * results * sizeof(uint64_t)));
+    MSAMP_RETURN_IF_ERROR(
+        committedTable.reserve(numTensors * results * sizeof(uint64_t)));
+    MSAMP_RETURN_IF_ERROR(reportTable.reserve(sizeof(plan::DeviceReport)));
+    MSAMP_RETURN_IF_ERROR(stepTable.reserve(sizeof(plan::DeviceStep)));
+    MSAMP_RETURN_IF_ERROR(gradAmaxTable.reserve(numTensors * sizeof(float)));
+    MSAMP_RETURN_IF_ERROR(hyperTable.reserve(
+        plan->groups.size() * plan->hypers.size() * sizeof(double)));
+    MSAMP_RETURN_IF_ERROR(storageTable.write(plan->storages));
+    step.storages = storageTable.address();
+    step.uniforms = uniformTable.address();
+    step.results = resultTable.address();
+    step.committed = committedTable.address();
+    step.report = reportTable.address();
+    step.grad_scale_value = 1.0;
+    step.num_roles = static_cast<uint32_t>(numRoles);
+    step.num_scalars = static_cast<uint32_t>(plan->numScalars);
+    step.num_hypers = static_cast<uint32_t>(plan->hypers.size());
+    return {};
+  }
+
+  Status writeStep() {
+    step.first_error = plan::kNoError;
+    step.overflow_tensor = plan::kNoTensor;
+    return deviceMemory.copyFromHost(stepTable.at(0), &step, sizeof(step));
+  }
+
+  Status wait() {
+    ScopedContext scope(*driver, deviceMemory.context);
+    return deviceMemory.check(driver->StreamSynchronize(deviceMemory.stream),
+                              "the device failed in an earlier step");
+  }
+
+  /// A graph must not hold copies from memory that is gone when it is replayed.
+  Status checkNotCapturing(const char *what) {
+    ScopedContext scope(*driver, deviceMemory.context);
+    int status = 0;
+    if (driver->StreamIsCapturing(deviceMemory.stream, &status) || !status)
+      return {};
+    return invalidArgument(
+        std::string("cannot ") + what +
+        " while the stream is being captured; call msamp_session_prepare "
+        "before the capture begins");
+  }
+
+  /// See DeviceTensor::head.
+  uint32_t findHead(size_t classIndex, const TensorBuffers &bound) const {
+    uint32_t widest = 1;
+    for (size_t role = 0; role < plan->roles.size(); ++role)
+      if (plan->holds(classIndex, role))
+        widest = std::max(widest, sizeOf(classIndex, role));
+    uint32_t lanes = plan::deviceLanes(image->info.access_bytes, widest);
+    for (uint32_t head = 0; head < lanes; ++head) {
+      bool isAligned = true;
+      for (size_t role = 0; role < plan->roles.size(); ++role) {
+        if (!plan->holds(classIndex, role))
+          continue;
+        uint32_t size = sizeOf(classIndex, role);
+        uint32_t access = std::min<uint32_t>(16, lanes * size);
+        isAligned &=
+            (addressOf(bound.payload[role]) + head * size) % access == 0;
+      }
+      if (isAligned)
+        return head;
+    }
+    return plan::kUnaligned;
+  }
+
+  uint32_t sizeOf(size_t classIndex, size_t role) const {
+    return static_cast<uint32_t>(
+        dtypeSize(plan->storage(classIndex, role).dtype));
+  }
+
+  std::shared_ptr<const Plan> plan;
+  const Driver *driver = nullptr;
+  DeviceMemory deviceMemory;
+  std::string deviceName;
+  uint32_t capability = 0;
+  int multiprocessors = 0;
+  cuda::Module module = nullptr;
+  Function function = nullptr;
+  const PlanImage *image = nullptr;
+  unsigned numBlocks = 0;
+
+  /// What stepTable holds.
+  plan::DeviceStep step{};
+  DeviceTable stepTable{deviceMemory}, tensorTable{deviceMemory},
+      bufferTable{deviceMemory}, chunkTable{deviceMemory},
+      storageTable{deviceMemory}, hyperTable{deviceMemory},
+      gradAmaxTable{deviceMemory}, uniformTable{deviceMemory},
+      resultTable{deviceMemory}, committedTable{deviceMemory},
+      reportTable{deviceMemory};
+};
+
+} // namespace
+
+Status msamp::rt::createCudaBackend(std::shared_ptr<const Plan> plan,
+                                    int device, void *stream,
+                                    std::unique_ptr<DeviceBackend> &result) {
+  auto backend = std::make_unique<CudaBackend>(std::move(plan));
+  MSAMP_RETURN_IF_ERROR(backend->open(device, stream));
+  result = std::move(backend);
+  return {};
+}

@@ -1,0 +1,98 @@
+// The CUDA driver, declared here and loaded at run time: a build needs no CUDA
+// and runs where there is none. Only what the backend calls.
+
+#ifndef MSAMP_RT_BACKENDS_CUDA_DRIVER_H
+#define MSAMP_RT_BACKENDS_CUDA_DRIVER_H
+
+#include "core/Status.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace msamp::rt::cuda {
+
+// As in the driver's ABI: handles are pointers, the rest are numbers.
+using Result = int;
+using Device = int;
+using DevicePointer = unsigned long long;
+using Context = struct ContextObject *;
+using Module = struct ModuleObject *;
+using Function = struct FunctionObject *;
+using Stream = struct StreamObject *;
+
+enum DeviceAttribute : int {
+  kMultiprocessorCount = 16,
+  kCapabilityMajor = 75,
+  kCapabilityMinor = 76,
+  kCooperativeLaunch = 95,
+};
+enum PointerAttribute : int {
+  kPointerMemoryType = 2,
+  kPointerDeviceOrdinal = 9,
+};
+enum MemoryType : unsigned { kHostMemory = 1, kDeviceMemory = 2 };
+enum JitOption : int { kJitErrorLog = 5, kJitErrorLogSize = 6 };
+inline constexpr Result kOutOfMemory = 2;
+inline constexpr Result kInvalidValue = 1;
+
+/// Entry points by their names in libcuda, without the leading "cu".
+struct Driver {
+  Result (*Init)(unsigned flags);
+  Result (*DriverGetVersion)(int *version);
+  Result (*GetErrorName)(Result error, const char **text);
+  Result (*GetErrorString)(Result error, const char **text);
+  Result (*DeviceGetCount)(int *count);
+  Result (*DeviceGet)(Device *device, int ordinal);
+  Result (*DeviceGetName)(char *name, int size, Device device);
+  Result (*DeviceGetAttribute)(int *value, DeviceAttribute, Device device);
+  Result (*DevicePrimaryCtxRetain)(Context *context, Device device);
+  Result (*DevicePrimaryCtxRelease)(Device device);
+  Result (*CtxPushCurrent)(Context context);
+  Result (*CtxPopCurrent)(Context *context);
+  Result (*CtxGetCurrent)(Context *context);
+  Result (*CtxGetDevice)(Device *device);
+  Result (*ModuleLoadDataEx)(Module *module, const void *image, unsigned count,
+                             JitOption *options, void **values);
+  Result (*ModuleUnload)(Module module);
+  Result (*ModuleGetFunction)(Function *function, Module module,
+                              const char *name);
+  Result (*OccupancyMaxActiveBlocksPerMultiprocessor)(int *blocks,
+                                                      Function function,
+                                                      int threads,
+                                                      size_t sharedBytes);
+  Result (*LaunchCooperativeKernel)(Function function, unsigned gridX,
+                                    unsigned gridY, unsigned gridZ,
+                                    unsigned blockX, unsigned blockY,
+                                    unsigned blockZ, unsigned sharedBytes,
+                                    Stream stream, void **arguments);
+  Result (*MemAlloc)(DevicePointer *address, size_t size);
+  Result (*MemFree)(DevicePointer address);
+  Result (*MemGetInfo)(size_t *free, size_t *total);
+  Result (*MemcpyHtoD)(DevicePointer target, const void *source, size_t size);
+  Result (*MemcpyDtoH)(void *target, DevicePointer source, size_t size);
+  Result (*MemcpyHtoDAsync)(DevicePointer target, const void *source,
+                            size_t size, Stream stream);
+  Result (*MemcpyDtoHAsync)(void *target, DevicePointer source, size_t size,
+                            Stream stream);
+  Result (*MemsetD8Async)(DevicePointer target, unsigned char value,
+                          size_t size, Stream stream);
+  Result (*StreamSynchronize)(Stream stream);
+  Result (*StreamIsCapturing)(Stream stream, int *status);
+  Result (*StreamGetCtx)(Stream stream, Context *context);
+  Result (*PointerGetAttribute)(void *value, PointerAttribute,
+                                DevicePointer address);
+
+  /// The driver of this machine, loaded and initialised once.
+  static Status get(const Driver *&driver);
+};
+
+/// `result` in the driver's words: "CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
+std::string describeResult(const Driver &driver, Result result);
+
+/// The status for a call that failed: what was tried, and the driver's words.
+Status failed(const Driver &driver, Result result, const std::string &what);
+
+} // namespace msamp::rt::cuda
+
+#endif // MSAMP_RT_BACKENDS_CUDA_DRIVER_H

@@ -1,0 +1,90 @@
+// Per-tensor arithmetic of a step: what happens to scales, histories, steps and
+// fingerprints between the kernels. Shared by the host's sessions and by the
+// device library, so that both give the same bits. Everything is constexpr,
+// which is what lets a CUDA compiler use it.
+
+#ifndef MSAMP_RT_STEP_MATH_H
+#define MSAMP_RT_STEP_MATH_H
+
+#include "msamp_rt/plan_format.h"
+
+namespace msamp::plan {
+
+inline constexpr uint32_t kInfinityBits = 0x7F800000;
+
+constexpr uint32_t bitsOf(float value) {
+  return __builtin_bit_cast(uint32_t, value);
+}
+constexpr float floatOf(uint32_t bits) {
+  return __builtin_bit_cast(float, bits);
+}
+constexpr uint32_t magnitudeBits(float value) {
+  return bitsOf(value) & 0x7FFFFFFF;
+}
+constexpr bool isFinite(float value) {
+  return magnitudeBits(value) < kInfinityBits;
+}
+constexpr bool isFinite(double value) {
+  return (__builtin_bit_cast(uint64_t, value) & 0x7FFFFFFFFFFFFFFF) <
+         0x7FF0000000000000;
+}
+
+/// Whether `value` can be a stored scale_inv: a positive power of two.
+constexpr bool isPowerOfTwo(float value) {
+  uint32_t bits = bitsOf(value);
+  return bits != 0 && (bits & 0x807FFFFF) == 0 && bits < kInfinityBits;
+}
+
+/// What multiplies a decoded gradient: its scale_inv without the loss scale.
+constexpr float gradScaleInv(float scaleInv, double gradScale) {
+  return static_cast<float>(static_cast<double>(scaleInv) / gradScale);
+}
+
+/// Whether a gradient of which only the amax is known cannot overflow when its
+/// loss scale is divided out. An unknown amax is negative.
+constexpr bool isGradientSafe(float gradAmax, double gradScale) {
+  return gradAmax >= 0.0f &&
+         isFinite(static_cast<float>(2.0 * static_cast<double>(gradAmax) /
+                                     gradScale));
+}
+
+/// The largest entry of a history, or -1 until it is full.
+constexpr float historyMaximum(const float *history, uint32_t length) {
+  float largest = 0;
+  for (uint32_t index = 0; index < length; ++index) {
+    if (!(history[index] >= 0.0f))
+      return -1.0f;
+    if (history[index] > largest)
+      largest = history[index];
+  }
+  return largest;
+}
+
+/// Puts `amax` in front of a history; one that is not finite empties it.
+constexpr void pushHistory(float *history, uint32_t length, float amax) {
+  bool isKept = isFinite(amax);
+  for (uint32_t index = length; index-- > 1;)
+    history[index] = isKept ? history[index - 1] : -1.0f;
+  history[0] = isKept ? amax : -1.0f;
+}
+
+/// Finalizer of SplitMix64 (Steele, Lea and Flood, 2014).
+constexpr uint64_t mix(uint64_t value) {
+  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
+  value = (value ^ (value >> 27)) * 0x94D049BB133111EB;
+  return value ^ (value >> 31);
+}
+
+/// What the scale_inv of role `role` (entry 0), its amax history (entries from
+/// 1), and the step add to a fingerprint.
+constexpr uint64_t hashScale(size_t role, uint32_t entry, float value) {
+  uint64_t key = (static_cast<uint64_t>(entry) << 8) + role + 1;
+  return mix((key << 32) | bitsOf(value));
+}
+constexpr uint64_t hashStep(int64_t step) {
+  return mix(static_cast<uint64_t>(step) + 0x9E3779B97F4A7C15);
+}
+
+} // namespace msamp::plan
+
+#endif // MSAMP_RT_STEP_MATH_H
