@@ -238,6 +238,12 @@ static Status checkBuffer(const std::string &what, const PlanBuffer &buffer,
   return {};
 }
 
+void Session::forgetFingerprint(size_t index) {
+  if (device && (changedTensors.empty() || changedTensors.back() != index))
+    changedTensors.push_back(index);
+  states[index].hasFingerprint = false;
+}
+
 Status Session::bind(const std::string &name, const std::string &key,
                      void *data, const std::string &dtype,
                      const std::vector<int64_t> &shape, size_t byteSize) {
@@ -262,7 +268,7 @@ Status Session::bind(const std::string &name, const std::string &key,
     forgetGradient(state);
     hasDeviceGradAmax = false;
   } else {
-    state.hasFingerprint = false;
+    forgetFingerprint(index);
   }
   state.isBound[buffer - tensor.buffers.data()] = true;
   isChecked = hasDeviceBuffers = false;
@@ -436,7 +442,7 @@ Status Session::initialize(const std::string &name, const float *param,
       std::fill_n(view.buffers.history[buffer.role], buffer.shape[0], -1.0f);
   }
   *view.buffers.step = 0;
-  state.hasFingerprint = false;
+  forgetFingerprint(index);
   return view.write(/*isGrad=*/false);
 }
 
@@ -478,6 +484,7 @@ Status Session::quantizeGradient(const std::string &name, const float *grad,
                : decode(storage.dtype,
                         encode(storage.dtype, floatOf(amax), storage.saturate));
   hasDeviceGradAmax = false;
+  knowsGradAmax = true;
   return view.write(/*isGrad=*/true);
 }
 
@@ -751,6 +758,10 @@ Status Session::prepare() {
   if (!device)
     return {};
   MSAMP_RETURN_IF_ERROR(checkBindings());
+  if (!changedTensors.empty()) {
+    MSAMP_RETURN_IF_ERROR(device->forgetResults(changedTensors));
+    changedTensors.clear();
+  }
   if (!hasDeviceHyper) {
     std::vector<double> values;
     for (const std::vector<double> &group : groupHypers)
@@ -783,14 +794,13 @@ Status Session::enqueueOnDevice(double gradScale) {
     MSAMP_RETURN_IF_ERROR(device->setGradScale(gradScale));
   MSAMP_RETURN_IF_ERROR(device->launch());
   lastGradScale = gradScale;
-  for (TensorState &state : states) {
-    state.hasFingerprint = false;
-    // What was known of this gradient says nothing of the buffer's next
-    // contents.
-    if (state.gradAmax >= 0.0f)
-      hasDeviceGradAmax = false;
-    state.gradAmax = -1;
-  }
+  // What was known of these gradients says nothing of the buffers' next
+  // contents.
+  if (knowsGradAmax)
+    for (TensorState &state : states)
+      state.gradAmax = -1;
+  hasDeviceGradAmax &= !knowsGradAmax;
+  knowsGradAmax = false;
   return {};
 }
 
@@ -977,6 +987,13 @@ uint64_t Session::hashMetadata(const PlanTensor &tensor,
 Status Session::fingerprint(const std::string &name, uint64_t &result) {
   size_t index;
   MSAMP_RETURN_IF_ERROR(findTensor(name, index));
+  if (device && changedTensors.empty()) {
+    std::vector<uint64_t> results;
+    MSAMP_RETURN_IF_ERROR(device->readResults(index, results));
+    result = results.back();
+    if (result != 0)
+      return {};
+  }
   if (!states[index].hasFingerprint)
     return computeFingerprint(name, result);
   result = states[index].fingerprint;

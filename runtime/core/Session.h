@@ -112,6 +112,8 @@ private:
   class HostView;
 
   Status findTensor(const std::string &name, size_t &index) const;
+  /// Forgets what is known about state that is replaced.
+  void forgetFingerprint(size_t index);
   /// Forgets what is known about a gradient that is replaced.
   static void forgetGradient(TensorState &state);
   static Status checkBound(const PlanTensor &tensor, const TensorState &state,
@@ -156,6 +158,10 @@ private:
   /// What the device has of the session's tables.
   bool hasDeviceBuffers = false, hasDeviceHyper = false,
        hasDeviceGradAmax = false;
+  /// Whether some tensor's gradAmax is known.
+  bool knowsGradAmax = false;
+  /// Tensors whose results on the device are not of what is bound now.
+  std::vector<size_t> changedTensors;
   double lastGradScale = 1;
   uint64_t skippedTotal = 0, skippedInARow = 0;
 };

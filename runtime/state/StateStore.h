@@ -45,6 +45,11 @@ public:
   /// and fingerprints in the metadata.
   Status save(Session &session, const std::string &path);
 
+  /// The memory of buffer `buffer` of tensor `tensor`, or null.
+  void *data(size_t tensor, size_t buffer) const {
+    return buffers[tensor][buffer].get();
+  }
+
 private:
   /// Returns a buffer to the memory that it came from.
   struct Release {

@@ -302,6 +302,25 @@ public:
         .withContext("step");
   }
 
+  Status forgetResults(const std::vector<size_t> &tensors) override {
+    MSAMP_RETURN_IF_ERROR(checkNotCapturing("replace state"));
+    ScopedContext scope(*driver, deviceMemory.context);
+    size_t row = plan::numResults(plan->roles.size()) * sizeof(uint64_t);
+    // One call where many tensors are loaded at once.
+    bool isAll = tensors.size() >= plan->tensors.size();
+    for (size_t index : tensors) {
+      size_t begin = isAll ? 0 : index * row;
+      size_t size = isAll ? plan->tensors.size() * row : row;
+      MSAMP_RETURN_IF_ERROR(deviceMemory.check(
+          driver->MemsetD8Async(committedTable.address(begin), 0, size,
+                                deviceMemory.stream),
+          "cannot clear results"));
+      if (isAll)
+        break;
+    }
+    return {};
+  }
+
   Status readResults(size_t index, std::vector<uint64_t> &results) override {
     results.assign(plan::numResults(plan->roles.size()), 0);
     return deviceMemory.copyToHost(
