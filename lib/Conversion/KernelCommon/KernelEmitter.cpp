@@ -207,6 +207,10 @@ void KernelEmitter::emitUniforms(llvm::function_ref<Value(UniformOp)> load) {
     if (auto store = dyn_cast<StoreOp>(op))
       addRole(store.getRole());
     if (auto reduce = dyn_cast<ReduceOp>(op)) {
+      if (isCountApart(reduce)) {
+        countReduces.push_back(reduce);
+        continue;
+      }
       // What every element adds alike counts as many times as there are
       // elements; of a maximum once is enough.
       if (isVarying || reduce.getKind() == ReduceKind::Sum) {
@@ -253,10 +257,26 @@ IRMapping KernelEmitter::splatUniforms(int64_t lanes) {
   return mapping;
 }
 
+/// The f32 whose magnitude's bits `reduce` maximises, or null.
+static Value getMagnitudeOf(ReduceOp reduce) {
+  auto mask = reduce.getValue().getDefiningOp<arith::AndIOp>();
+  if (!mask || reduce.getKind() != ReduceKind::Max)
+    return {};
+  auto bits = mask.getLhs().getDefiningOp<arith::BitcastOp>();
+  auto constant = mask.getRhs().getDefiningOp<arith::ConstantOp>();
+  auto value = constant ? dyn_cast<IntegerAttr>(constant.getValue()) : nullptr;
+  if (!bits || !bits.getIn().getType().isF32() || !value ||
+      value.getInt() != 0x7FFFFFFF)
+    return {};
+  return bits.getIn();
+}
+
 SmallVector<Value> KernelEmitter::zeroSums(int64_t lanes) {
   SmallVector<Value> zeros;
   for (ReduceOp reduce : varyingReduces) {
-    Type type = reduce.getValue().getType();
+    Type type = !traits.hasVectors && getMagnitudeOf(reduce)
+                    ? builder.getF32Type()
+                    : reduce.getValue().getType();
     // A hash of many lanes is summed in pairs already; see multiplyWide.
     int64_t width = !traits.hasVectors   ? 1
                     : type.isInteger(64) ? std::max<int64_t>(1, lanes / 2)
@@ -313,6 +333,7 @@ SmallVector<Value> KernelEmitter::emitElements(
   llvm::MapVector<StoreOp, Value> stores;
   SmallVector<Value> results(sums);
   int64_t group = getGroup(lanes);
+  llvm::DenseSet<std::pair<Value, int64_t>> guarded;
   for (int64_t offset = 0; offset < lanes; offset += group) {
     IRMapping values = mapping;
     size_t nextSum = 0;
@@ -345,15 +366,13 @@ SmallVector<Value> KernelEmitter::emitElements(
                    emitHash(hash, values, index, offset, group));
       } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
         Value &sum = results[nextSum++];
-        Value value = values.lookup(reduce.getValue());
-        bool isMax = reduce.getKind() == ReduceKind::Max;
-        if (!traits.hasVectors && isa<VectorType>(value.getType()))
-          value = vector::ReductionOp::create(
-              builder, loc,
-              isMax ? vector::CombiningKind::MAXUI : vector::CombiningKind::ADD,
-              value);
-        sum = isMax ? a.binary<arith::MaxUIOp>(sum, value)
-                    : a.binary<arith::AddIOp>(sum, value);
+        sum = reduceLanes(reduce, sum, values, group);
+      } else if (auto count = dyn_cast<CountLossOp>(op)) {
+        if (!traits.addCount)
+          values.map(count.getResult(),
+                     emitCount(count, values.lookup(count.getValue()), group));
+        else if (guarded.insert({count.getPayload(), offset}).second)
+          emitGuardedCounts(count.getPayload(), values, group);
       } else {
         emitPure(op, values, group);
       }
@@ -366,6 +385,155 @@ SmallVector<Value> KernelEmitter::emitElements(
   }
   return results;
 }
+
+/// `sum` with the value of `reduce` in `lanes` lanes.
+Value KernelEmitter::reduceLanes(ReduceOp reduce, Value sum,
+                                 IRMapping &mapping, int64_t lanes) {
+  ScalarBuilder a{builder, loc};
+  bool isMax = reduce.getKind() == ReduceKind::Max;
+  Value magnitude = traits.hasVectors ? Value() : getMagnitudeOf(reduce);
+  if (!magnitude) {
+    Value value = mapping.lookup(reduce.getValue());
+    if (!traits.hasVectors && isa<VectorType>(value.getType()))
+      value = vector::ReductionOp::create(
+          builder, loc,
+          isMax ? vector::CombiningKind::MAXUI : vector::CombiningKind::ADD,
+          value);
+    return isMax ? a.binary<arith::MaxUIOp>(sum, value)
+                 : a.binary<arith::AddIOp>(sum, value);
+  }
+  // Magnitudes order as their bits do, and a NaN, which is the largest in bits,
+  // wins the IEEE maximum: one instruction in place of two.
+  Value value = mapping.lookup(magnitude);
+  for (int64_t lane = 0; lane < lanes; ++lane) {
+    Value element =
+        lanes == 1
+            ? value
+            : vector::ExtractOp::create(builder, loc, value, lane).getResult();
+    sum = a.binary<arith::MaximumFOp>(
+        sum, math::AbsFOp::create(builder, loc, element));
+  }
+  return sum;
+}
+
+//===----------------------------------------------------------------------===//
+// Losses
+//===----------------------------------------------------------------------===//
+
+static uint32_t toSingleBits(APFloat value) {
+  bool ignored;
+  value.convert(APFloat::IEEEsingle(), APFloat::rmNearestTiesToEven, &ignored);
+  return static_cast<uint32_t>(value.bitcastToAPInt().getZExtValue());
+}
+
+/// count_loss of `lanes` values. Magnitudes compare as signed integers, which
+/// every instruction set has.
+Value KernelEmitter::emitCount(CountLossOp count, Value value, int64_t lanes) {
+  ScalarBuilder a{builder, loc};
+  const llvm::fltSemantics &semantics =
+      cast<FloatType>(count.getPayload().getType()).getFloatSemantics();
+  Type i32 = withLanes(builder.getI32Type(), lanes);
+  auto constant = [&](uint32_t bits) {
+    return lanes == 1 ? a.i32(bits) : a.splat(lanes, a.i32(bits));
+  };
+  Value bits = a.binary<arith::AndIOp>(a.bitcast(i32, value),
+                                       constant(0x7FFFFFFF));
+  Value isLost;
+  if (count.getKind() == ResultKind::Flushed) {
+    // Halving steps the exponent down by one. 0 < bits <= half as one signed
+    // compare: adding 2^31 - 1 turns zero into the largest integer and
+    // everything else into a negative one.
+    uint32_t halfSmallest =
+        toSingleBits(APFloat::getSmallest(semantics)) - (1u << 23);
+    isLost = a.compare(
+        arith::CmpIPredicate::slt,
+        a.binary<arith::AddIOp>(bits, constant(0x7FFFFFFF)),
+        constant(0x80000000 + halfSmallest));
+  } else {
+    isLost = a.compare(arith::CmpIPredicate::sgt, bits,
+                       constant(toSingleBits(APFloat::getLargest(semantics))));
+  }
+  return arith::ExtUIOp::create(builder, loc, i32, isLost);
+}
+
+bool KernelEmitter::isCountApart(ReduceOp reduce) const {
+  return traits.addCount && reduce.getValue().getDefiningOp<CountLossOp>();
+}
+
+/// Adds all counts about `payload` in `lanes` lanes. Packed codes are tested a
+/// word at a time for one that is zero or the largest, or beyond; values are
+/// looked at only where there is one.
+void KernelEmitter::emitGuardedCounts(Value payload, IRMapping &mapping,
+                                      int64_t lanes) {
+  ScalarBuilder a{builder, loc};
+  SmallVector<std::pair<ReduceOp, CountLossOp>> counts;
+  bool countsSaturated = false;
+  for (ReduceOp reduce : countReduces) {
+    auto count = reduce.getValue().getDefiningOp<CountLossOp>();
+    if (count.getPayload() != payload)
+      continue;
+    counts.push_back({reduce, count});
+    countsSaturated |= count.getKind() == ResultKind::Saturated;
+  }
+  unsigned width = payload.getType().getIntOrFloatBitWidth();
+  Type code = builder.getIntegerType(width), i32 = builder.getI32Type();
+  // Codes side by side in words; one of its own for a single code.
+  int64_t fields = lanes == 1 ? 1 : 32 / width;
+  auto repeat = [&](uint32_t value) {
+    uint32_t word = 0;
+    for (int64_t field = 0; field < fields; ++field)
+      word |= value << (field * width);
+    return word;
+  };
+  uint32_t sign = 1u << (width - 1);
+  auto largest = static_cast<uint32_t>(
+      APFloat::getLargest(
+          cast<FloatType>(payload.getType()).getFloatSemantics())
+          .bitcastToAPInt()
+          .getZExtValue());
+  Value codes = a.bitcast(withLanes(code, lanes), mapping.lookup(payload));
+  codes = lanes == 1
+              ? arith::ExtUIOp::create(builder, loc, i32, codes).getResult()
+              : vector::BitCastOp::create(
+                    builder, loc, VectorType::get({lanes / fields}, i32), codes)
+                    .getResult();
+  Value good;
+  for (int64_t word = 0; word < lanes / fields; ++word) {
+    Value magnitudes = a.binary<arith::AndIOp>(
+        lanes == 1
+            ? codes
+            : vector::ExtractOp::create(builder, loc, codes, word).getResult(),
+        a.i32(repeat(sign - 1)));
+    // The topmost bit of each field: whether the code is 1 or more, and whether
+    // it is the largest or more.
+    Value ok = a.binary<arith::AddIOp>(magnitudes, a.i32(repeat(sign - 1)));
+    if (countsSaturated) {
+      Value beyond =
+          a.binary<arith::AddIOp>(magnitudes, a.i32(repeat(sign - largest)));
+      ok = a.binary<arith::AndIOp>(
+          ok, a.binary<arith::XOrIOp>(beyond, a.i32(~0u)));
+    }
+    good = good ? a.binary<arith::AndIOp>(good, ok) : ok;
+  }
+  good = a.binary<arith::AndIOp>(good, a.i32(repeat(sign)));
+  Value isSuspicious =
+      a.compare(arith::CmpIPredicate::ne, good, a.i32(repeat(sign)));
+  auto look = scf::IfOp::create(builder, loc, isSuspicious,
+                                /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(&look.getThenRegion().front());
+  for (auto [reduce, count] : counts) {
+    Value lost = emitCount(count, mapping.lookup(count.getValue()), lanes);
+    if (lanes > 1)
+      lost = vector::ReductionOp::create(builder, loc,
+                                         vector::CombiningKind::ADD, lost);
+    traits.addCount(reduce, lost);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Fingerprints
+//===----------------------------------------------------------------------===//
 
 /// The words of msamp.hash: payloads laid end to end, largest first.
 SmallVector<Value> KernelEmitter::packWords(HashOp hash, IRMapping &mapping,

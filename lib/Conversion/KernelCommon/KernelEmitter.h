@@ -51,6 +51,9 @@ struct KernelTraits {
   /// The alignment that vector accesses may count on, up to the vector's own
   /// size; 0: an element's.
   unsigned alignment;
+  /// Adds an i32 to the count of a reduction. Where there is one, counts of
+  /// losses, which hardly ever change, are not among the sums.
+  std::function<void(ReduceOp reduce, Value lost)> addCount;
 };
 
 class KernelEmitter {
@@ -64,7 +67,8 @@ public:
   /// Uniforms as operands of vectors of `lanes`: to be emitted before a loop.
   IRMapping splatUniforms(int64_t lanes);
 
-  /// Zeros for the reductions over elements.
+  /// Zeros for the reductions over elements. Where vectors are reduced at once,
+  /// a maximum of magnitudes is kept as an f32.
   SmallVector<Value> zeroSums(int64_t lanes);
 
   /// Emits the element ops for `lanes` elements. `address` is where those of a
@@ -80,6 +84,8 @@ public:
   ArrayRef<StringRef> getRoles() const { return roles; }
   /// Reductions over elements, in the order of their sums.
   MutableArrayRef<ReduceOp> getReduces() { return varyingReduces; }
+  /// Counts of losses, if the target keeps them apart.
+  MutableArrayRef<ReduceOp> getCounts() { return countReduces; }
   /// Maxima of uniform values.
   ArrayRef<ReduceOp> getUniformReduces() const { return uniformReduces; }
   Value getUniform(Value value) const { return uniforms.lookup(value); }
@@ -91,6 +97,11 @@ public:
 
 private:
   void emitPure(Operation *op, IRMapping &mapping, int64_t lanes);
+  Value emitCount(CountLossOp count, Value value, int64_t lanes);
+  void emitGuardedCounts(Value payload, IRMapping &mapping, int64_t lanes);
+  bool isCountApart(ReduceOp reduce) const;
+  Value reduceLanes(ReduceOp reduce, Value sum, IRMapping &mapping,
+                    int64_t lanes);
   SmallVector<Value> packWords(HashOp hash, IRMapping &mapping, int64_t lanes);
   Value emitHash(HashOp hash, IRMapping &mapping, Value index,
                  int64_t laneOffset, int64_t lanes);
@@ -105,7 +116,7 @@ private:
   llvm::StringMap<size_t> roleIndex;
   SmallVector<StringRef> roles;
   SmallVector<Operation *> varyingOps;
-  SmallVector<ReduceOp> varyingReduces, uniformReduces;
+  SmallVector<ReduceOp> varyingReduces, uniformReduces, countReduces;
   /// Scalar values of everything that is uniform.
   IRMapping uniforms;
 };

@@ -101,12 +101,18 @@ public:
 /// that returns the first chunk it did not do.
 class KernelLowering {
 public:
+  /// `counters` is shared memory with a row for each count, a place in it for
+  /// each thread.
   KernelLowering(DeviceModule &device, KernelOp kernel, OptimizerOp optimizer,
-                 int64_t lanes, int64_t chunkElements)
+                 int64_t lanes, int64_t chunkElements, LLVM::GlobalOp counters)
       : device(device), lanes(lanes), chunkElements(chunkElements),
         builder(device.context), loc(kernel.getLoc()), a{builder, loc},
         emitter(builder, kernel, optimizer,
-                {/*hasFma=*/true, /*hasVectors=*/false, /*alignment=*/16}) {
+                {/*hasFma=*/true, /*hasVectors=*/false, /*alignment=*/16,
+                 [this](ReduceOp reduce, Value lost) {
+                   addCount(reduce, lost);
+                 }}),
+        counters(counters) {
     function = device.create(kernel.getSymName(), device.i64,
                              {device.pointer, device.pointer, device.i64}, loc);
     function.setLinkage(LLVM::Linkage::Internal);
@@ -138,6 +144,8 @@ public:
                {step, tensor,
                 a.i32(static_cast<uint32_t>(emitter.getRoleIndex(role)))}));
 
+    for (ReduceOp count : emitter.getCounts())
+      a.store(a.i32(0), getCounter(count), 4);
     SmallVector<Value> carried{entry->getArgument(2)};
     llvm::append_range(carried, emitter.zeroSums(1));
     auto loop = scf::WhileOp::create(
@@ -178,6 +186,25 @@ private:
                                      plan::RoleResult::Amax);
     return a.load(
         f32, a.address(results, device.i64, static_cast<int32_t>(index)), 4);
+  }
+
+  /// This thread's own place for a count, in shared memory: a register would be
+  /// held in vain through all the elements that lose nothing.
+  Value getCounter(ReduceOp reduce) {
+    auto row = static_cast<int32_t>(
+        llvm::find(emitter.getCounts(), reduce) - emitter.getCounts().begin());
+    Value base = LLVM::AddressOfOp::create(builder, loc, counters);
+    Value thread = NVVM::ThreadIdXOp::create(builder, loc, device.i32);
+    Type rowType =
+        cast<LLVM::LLVMArrayType>(counters.getGlobalType()).getElementType();
+    return LLVM::GEPOp::create(builder, loc, base.getType(), rowType, base,
+                               ArrayRef<LLVM::GEPArg>{row, thread});
+  }
+
+  void addCount(ReduceOp reduce, Value lost) {
+    Value place = getCounter(reduce);
+    a.store(a.binary<arith::AddIOp>(a.load(device.i32, place, 4), lost), place,
+            4);
   }
 
   /// One chunk: [begin, begin + count), of which vectors cover `vectors`
@@ -237,12 +264,17 @@ private:
 
   /// Adds the warp's sums to the tensor's results.
   void flush(ValueRange sums) {
-    for (auto [reduce, sum] : llvm::zip(emitter.getReduces(), sums)) {
+    for (auto [reduce, found] : llvm::zip(emitter.getReduces(), sums)) {
+      Value sum = found;
+      if (sum.getType().isF32())
+        sum = a.bitcast(device.i32, sum);
       if (reduce.getScope() == ReduceScope::All &&
           reduce.getMeaning() == ResultKind::Amax)
         call("msamp_flush_overflow", {}, {step, tensor, sum});
       flush(reduce, sum);
     }
+    for (ReduceOp count : emitter.getCounts())
+      flush(count, a.load(device.i32, getCounter(count), 4));
     for (ReduceOp reduce : emitter.getUniformReduces())
       flush(reduce, emitter.getUniform(reduce.getValue()));
   }
@@ -266,6 +298,7 @@ private:
   Location loc;
   ScalarBuilder a;
   KernelEmitter emitter;
+  LLVM::GlobalOp counters;
   LLVM::LLVMFuncOp function;
   Value step, tensor, numElements, head, results, lane;
   llvm::StringMap<Value> payloads;
@@ -359,17 +392,36 @@ struct ConvertMSAMPToGPU
                               {device.i64, device.pointer, device.pointer},
                               optimizer.getLoc()),
                 optimizer);
+    LLVM::GlobalOp counters = createCounters(device, launch, tuning.threads);
     SymbolTable classes(layout);
     for (auto kernel : launch.getKernels().front().getOps<KernelOp>()) {
       auto storageClass =
           classes.lookup<StorageClassOp>(kernel.getStorageClass());
       KernelLowering(device, kernel, optimizer,
                      getLanes(storageClass, optimizer, tuning.accessBytes),
-                     tuning.chunkElements)
+                     tuning.chunkElements, counters)
           .run();
     }
     emitDispatch(device, launch, layout);
     return success();
+  }
+
+  /// Shared memory for the counts of the kernel that has the most.
+  static LLVM::GlobalOp createCounters(DeviceModule &device, LaunchOp launch,
+                                       unsigned threads) {
+    size_t most = 1;
+    for (auto kernel : launch.getKernels().front().getOps<KernelOp>())
+      most = std::max<size_t>(
+          most,
+          llvm::range_size(kernel.getBody().front().getOps<CountLossOp>()));
+    OpBuilder builder = OpBuilder::atBlockEnd(device.module.getBody());
+    auto type = LLVM::LLVMArrayType::get(
+        LLVM::LLVMArrayType::get(device.i32, threads),
+        static_cast<unsigned>(most));
+    return LLVM::GlobalOp::create(
+        builder, launch.getLoc(), type, /*isConstant=*/false,
+        LLVM::Linkage::Internal, "counters", Attribute(), /*alignment=*/4,
+        /*addrSpace=*/3);
   }
 
   void overrideTuning(Tuning &tuning) const {

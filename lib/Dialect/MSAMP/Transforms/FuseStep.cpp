@@ -235,45 +235,21 @@ private:
     StoreOp::create(builder, loc, payload, role);
     stored[role] = payload;
     if (scale)
-      countLosses(value, storage, role);
+      countLosses(value, payload, storage, role);
   }
 
-  /// Counts elements that the format cannot hold: non-zero ones at or below
-  /// half its smallest value (flushed), and ones above its largest (saturated).
-  /// Under current scaling nothing saturates, unless amax itself is not finite,
-  /// so nothing is counted. Magnitudes compare as signed integers, which every
-  /// instruction set has.
-  void countLosses(Value scaled, StorageAttr storage, StringRef role) {
-    const llvm::fltSemantics &semantics =
-        cast<FloatType>(storage.getPayload()).getFloatSemantics();
-    auto toSingleBits = [](APFloat limit) {
-      bool ignored;
-      limit.convert(APFloat::IEEEsingle(), APFloat::rmNearestTiesToEven,
-                    &ignored);
-      return static_cast<uint32_t>(limit.bitcastToAPInt().getZExtValue());
+  /// Counts elements that the format cannot hold. Under current scaling nothing
+  /// saturates, unless amax itself is not finite, so only flushed ones are.
+  void countLosses(Value scaled, Value payload, StorageAttr storage,
+                   StringRef role) {
+    auto count = [&](ResultKind kind) {
+      Value lost = CountLossOp::create(builder, loc, builder.getI32Type(), kind,
+                                       scaled, payload);
+      reduce(ReduceKind::Sum, lost, ReduceScope::Tensor, kind, role);
     };
-    Value bits = magnitudeBits(scaled);
-    auto count = [&](Value is, ResultKind meaning) {
-      Value one =
-          arith::ExtUIOp::create(builder, loc, builder.getI32Type(), is);
-      reduce(ReduceKind::Sum, one, ReduceScope::Tensor, meaning, role);
-    };
-    // Halving steps the exponent down by one.
-    uint32_t halfSmallest =
-        toSingleBits(APFloat::getSmallest(semantics)) - (1u << 23);
-    // 0 < bits <= half as one signed compare: adding 2^31 - 1 turns zero into
-    // the largest integer and everything else into a negative one.
-    Value turned =
-        arith::AddIOp::create(builder, loc, bits, constantBits(0x7FFFFFFF));
-    Value isSmall =
-        arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt, turned,
-                              constantBits(0x80000000 + halfSmallest));
-    count(isSmall, ResultKind::Flushed);
+    count(ResultKind::Flushed);
     if (storage.isDelayed())
-      count(arith::CmpIOp::create(
-                builder, loc, arith::CmpIPredicate::sgt, bits,
-                constantBits(toSingleBits(APFloat::getLargest(semantics)))),
-            ResultKind::Saturated);
+      count(ResultKind::Saturated);
   }
 
   OpBuilder &builder;

@@ -125,6 +125,23 @@ def MSAMP_EncodeOp : MSAMP_Op<"encode", [Pure,
   let hasFolder = 1;
 }
 
+def MSAMP_CountLossOp : MSAMP_KernelElementOp<"count_loss", [Pure]> {
+  let summary = "1 if a cast lost this element, else 0";
+  let description = [{
+    `payload` is `encode saturate` of `value`. `flushed`: it is zero and `value` is
+    not. `saturated`: `value`, which is not NaN, exceeds the largest finite number,
+    infinities included. A target may look at the payloads of several elements at
+    once and at values only where a payload is zero or the largest.
+  }];
+  let arguments = (ins MSAMP_ResultKindAttr:$kind, F32:$value,
+      MSAMP_Payload:$payload);
+  let results = (outs I32:$result);
+  let assemblyFormat = [{
+    custom<EnumKeyword>($kind) $value `as` $payload attr-dict `:` type($payload)
+    `->` type($result)
+  }];
+}
+
 def MSAMP_HashOp : MSAMP_KernelElementOp<"hash", [Pure]> {
   let summary = "fingerprint of one element's payloads, keyed by its index";
   let description = [{
