@@ -56,6 +56,7 @@ static void addCUDAPasses(OpPassManager &pm, const StepToCUDAOptions &options) {
   conversion.threads = options.threads;
   conversion.blocksPerSM = options.blocksPerSM;
   conversion.chunkElements = options.chunkElements;
+  conversion.stages = options.stages;
   pm.addPass(createConvertMSAMPToGPU(conversion));
   addCodePasses(pm.nest<gpu::GPUModuleOp>());
 }

@@ -527,7 +527,7 @@ private:
            (info.offset + info.size == result.deviceCode.size() ||
             result.deviceCode[info.offset + info.size] != std::byte{0})) ||
           info.threads == 0 || info.threads > 1024 || info.threads % 32 != 0 ||
-          info.blocks_per_sm == 0 || info.blocks_per_sm > 32 ||
+          info.shared_bytes > (1u << 20) || info.blocks_per_sm == 0 || info.blocks_per_sm > 32 ||
           !isPowerOfTwo(info.access_bytes) || info.access_bytes < 4 ||
           info.access_bytes > 256 || !isPowerOfTwo(info.chunk_elements) ||
           info.chunk_elements < 32 || info.chunk_elements > (1u << 24))

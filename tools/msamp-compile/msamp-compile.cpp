@@ -82,6 +82,7 @@ static cl::opt<unsigned> blocksPerSM("tune-blocks-per-sm", cl::Hidden,
                                      cl::cat(category));
 static cl::opt<unsigned> chunkElements("tune-chunk-elements", cl::Hidden,
                                        cl::cat(category));
+static cl::opt<unsigned> stages("tune-stages", cl::Hidden, cl::cat(category));
 enum class Emit { Plan, MLIR };
 static cl::opt<Emit>
     emit("emit", cl::desc("What to write"), cl::init(Emit::Plan),
@@ -221,6 +222,7 @@ static LogicalResult compile() {
     options.threads = threads;
     options.blocksPerSM = blocksPerSM;
     options.chunkElements = chunkElements;
+    options.stages = stages;
     buildStepToCUDAPipeline(pm, options);
   } else {
     buildStepToCPUPipeline(pm);

@@ -50,6 +50,8 @@ def ConvertMSAMPToGPU : Pass<"convert-msamp-to-gpu", "::mlir::ModuleOp"> {
            "Blocks on a multiprocessor">,
     Option<"chunkElements", "chunk-elements", "unsigned", /*default=*/"0",
            "Elements of a warp's share of work, a power of two">,
+    Option<"stages", "stages", "unsigned", /*default=*/"0",
+           "Vectors of a thread in shared memory">,
   ];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect",
     "::mlir::NVVM::NVVMDialect", "::mlir::gpu::GPUDialect",

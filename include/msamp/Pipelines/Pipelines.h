@@ -24,6 +24,7 @@ struct StepToCUDAOptions : PassPipelineOptions<StepToCUDAOptions> {
   Option<unsigned> threads{*this, "threads", llvm::cl::init(0)};
   Option<unsigned> blocksPerSM{*this, "blocks-per-sm", llvm::cl::init(0)};
   Option<unsigned> chunkElements{*this, "chunk-elements", llvm::cl::init(0)};
+  Option<unsigned> stages{*this, "stages", llvm::cl::init(0)};
 };
 
 /// --msamp-step-to-cuda: the same to GPU code for each architecture.

@@ -52,7 +52,7 @@ Type mlir::msamp::withLanes(Type element, int64_t lanes) {
   return lanes == 1 ? element : Type(VectorType::get({lanes}, element));
 }
 
-static Type asInteger(Type payload) {
+Type mlir::msamp::asInteger(Type payload) {
   return payload.isF32() ? payload
                          : IntegerType::get(payload.getContext(),
                                             payload.getIntOrFloatBitWidth());
@@ -310,26 +310,25 @@ void KernelEmitter::emitPure(Operation *op, IRMapping &mapping, int64_t lanes) {
   }
 }
 
-SmallVector<Value> KernelEmitter::emitElements(
-    IRMapping mapping,
-    llvm::function_ref<Value(StringRef role, Type integer)> address,
-    Value index, int64_t lanes, ValueRange sums) {
+unsigned KernelEmitter::getAlignment(Type payload, int64_t lanes) const {
+  unsigned size = payload.getIntOrFloatBitWidth() / 8;
+  auto whole = static_cast<unsigned>(size * lanes);
+  return lanes == 1 ? size : std::max(size, std::min(traits.alignment, whole));
+}
+
+Value KernelEmitter::emitLoad(LoadOp load, Value address, int64_t lanes,
+                              unsigned alignment) {
   ScalarBuilder a{builder, loc};
-  auto alignmentOf = [&](Type payload) {
-    unsigned size = payload.getIntOrFloatBitWidth() / 8;
-    return std::max<unsigned>(
-        size,
-        std::min<unsigned>(traits.alignment, lanes == 1 ? 0 : size * lanes));
-  };
-  // Whole vectors in, one group of lanes after the other, whole vectors out.
-  llvm::StringMap<Value> vectors;
-  for (Operation *op : varyingOps)
-    if (auto load = dyn_cast<LoadOp>(op)) {
-      Type integer = asInteger(load.getType());
-      Value place = address(load.getRole(), integer);
-      vectors[load.getRole()] =
-          a.load(withLanes(integer, lanes), place, alignmentOf(load.getType()));
-    }
+  return a.load(withLanes(asInteger(load.getType()), lanes), address,
+                std::max(alignment, getAlignment(load.getType(), 1)));
+}
+
+/// One group of lanes after the other, then whole vectors out.
+SmallVector<Value> KernelEmitter::emitElements(const IRMapping &mapping,
+                                               Load loadLanes, Address address,
+                                               Value index, int64_t lanes,
+                                               ValueRange sums) {
+  ScalarBuilder a{builder, loc};
   llvm::MapVector<StoreOp, Value> stores;
   SmallVector<Value> results(sums);
   int64_t group = getGroup(lanes);
@@ -339,10 +338,7 @@ SmallVector<Value> KernelEmitter::emitElements(
     size_t nextSum = 0;
     for (Operation *op : varyingOps) {
       if (auto load = dyn_cast<LoadOp>(op)) {
-        Value value = vectors.lookup(load.getRole());
-        if (group != lanes)
-          value = vector::ExtractStridedSliceOp::create(builder, loc, value,
-                                                        offset, group, 1);
+        Value value = loadLanes(load, offset, group);
         if (!load.getType().isF32())
           value = a.bitcast(withLanes(load.getType(), group), value);
         values.map(load.getResult(), value);
@@ -381,7 +377,7 @@ SmallVector<Value> KernelEmitter::emitElements(
   for (auto &[store, value] : stores) {
     Type integer = asInteger(StoreOp(store).getValue().getType());
     a.store(value, address(StoreOp(store).getRole(), integer),
-            alignmentOf(StoreOp(store).getValue().getType()));
+            getAlignment(StoreOp(store).getValue().getType(), lanes));
   }
   return results;
 }

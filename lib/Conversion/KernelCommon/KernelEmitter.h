@@ -40,6 +40,9 @@ struct ScalarBuilder {
 /// `element`, or a vector of `lanes` of it.
 Type withLanes(Type element, int64_t lanes);
 
+/// The integer type of a payload's code; f32 for f32.
+Type asInteger(Type payload);
+
 /// What a target can do with vectors of elements.
 struct KernelTraits {
   /// Whether it has an exact f32 fma.
@@ -71,14 +74,25 @@ public:
   /// a maximum of magnitudes is kept as an f32.
   SmallVector<Value> zeroSums(int64_t lanes);
 
-  /// Emits the element ops for `lanes` elements. `address` is where those of a
-  /// role lie, whose payload is of the given integer type (f32 for f32);
-  /// `index` is the first one's index in its tensor. Returns what becomes of
-  /// `sums`.
-  SmallVector<Value>
-  emitElements(IRMapping mapping,
-               llvm::function_ref<Value(StringRef role, Type integer)> address,
-               Value index, int64_t lanes, ValueRange sums);
+  /// Where elements of a role lie, whose payload is of the given integer type
+  /// (f32 for f32).
+  using Address = llvm::function_ref<Value(StringRef role, Type integer)>;
+
+  /// Gives `count` lanes of a role's integers from lane `offset` on.
+  using Load =
+      llvm::function_ref<Value(LoadOp load, int64_t offset, int64_t count)>;
+
+  /// Emits the element ops for `lanes` elements. `address` is where stores go;
+  /// `index` is the first element's index in its tensor. Returns what becomes
+  /// of `sums`.
+  SmallVector<Value> emitElements(const IRMapping &mapping, Load load,
+                                  Address address, Value index, int64_t lanes,
+                                  ValueRange sums);
+
+  /// A load of `lanes` elements at `address`, by `alignment` bytes if that is
+  /// more than an element's.
+  Value emitLoad(LoadOp load, Value address, int64_t lanes,
+                 unsigned alignment = 0);
 
   /// Roles that the kernel loads or stores.
   ArrayRef<StringRef> getRoles() const { return roles; }
@@ -106,6 +120,7 @@ private:
   Value emitHash(HashOp hash, IRMapping &mapping, Value index,
                  int64_t laneOffset, int64_t lanes);
   int64_t getGroup(int64_t lanes) const;
+  unsigned getAlignment(Type payload, int64_t lanes) const;
   Value multiplyWide(Value left, Value right, int64_t lanes);
 
   OpBuilder &builder;

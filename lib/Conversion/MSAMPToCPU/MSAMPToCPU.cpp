@@ -92,11 +92,16 @@ private:
           auto address = [&](StringRef role, Type integer) {
             return a.address(pointers.lookup(role), integer, position);
           };
+          auto load = [&](LoadOp op, int64_t, int64_t count) {
+            return emitter.emitLoad(
+                op, address(op.getRole(), asInteger(op.getType())), count);
+          };
           Value index =
               a.binary<arith::AddIOp>(function.getArgument(2), position);
           scf::YieldOp::create(
               builder, loc,
-              emitter.emitElements(mapping, address, index, lanes, carried));
+              emitter.emitElements(mapping, load, address, index, lanes,
+                                   carried));
         });
     return SmallVector<Value>(loop.getResults());
   }

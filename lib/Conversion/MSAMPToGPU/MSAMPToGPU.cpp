@@ -40,6 +40,7 @@ struct Tuning {
   unsigned threads;
   unsigned blocksPerSM;
   unsigned chunkElements;
+  unsigned stages;
 };
 
 struct TuningEntry {
@@ -47,8 +48,8 @@ struct TuningEntry {
   Tuning tuning;
 };
 constexpr TuningEntry kTunings[] = {
-#define MSAMP_TUNING(CAPABILITY, BYTES, THREADS, BLOCKS, CHUNK)                \
-  {CAPABILITY, {BYTES, THREADS, BLOCKS, CHUNK}},
+#define MSAMP_TUNING(CAPABILITY, BYTES, THREADS, BLOCKS, CHUNK, STAGES)        \
+  {CAPABILITY, {BYTES, THREADS, BLOCKS, CHUNK, STAGES}},
 #include "MSAMPToGPU/Tuning.def"
 };
 
@@ -104,8 +105,9 @@ public:
   /// `counters` is shared memory with a row for each count, a place in it for
   /// each thread.
   KernelLowering(DeviceModule &device, KernelOp kernel, OptimizerOp optimizer,
-                 int64_t lanes, int64_t chunkElements, LLVM::GlobalOp counters)
-      : device(device), lanes(lanes), chunkElements(chunkElements),
+                 int64_t lanes, const Tuning &tuning, LLVM::GlobalOp counters,
+                 LLVM::GlobalOp stagingMemory)
+      : device(device), lanes(lanes), chunkElements(tuning.chunkElements),
         builder(device.context), loc(kernel.getLoc()), a{builder, loc},
         emitter(builder, kernel, optimizer,
                 {/*hasFma=*/true, /*hasVectors=*/false, /*alignment=*/16,
@@ -113,6 +115,17 @@ public:
                    addCount(reduce, lost);
                  }}),
         counters(counters) {
+    uint32_t bytes = 0;
+    for (auto load : kernel.getBody().front().getOps<LoadOp>()) {
+      auto own = static_cast<uint32_t>(
+          lanes * load.getType().getIntOrFloatBitWidth() / 8);
+      if (stagedRoles.count(load.getRole()))
+        continue;
+      stagedRoles[load.getRole()] = {bytes, own};
+      loadedRoles.push_back({load.getRole(), load.getType()});
+      bytes += tuning.threads * own;
+    }
+    staging = {tuning.stages, bytes, stagingMemory};
     function = device.create(kernel.getSymName(), device.i64,
                              {device.pointer, device.pointer, device.i64}, loc);
     function.setLinkage(LLVM::Linkage::Internal);
@@ -134,6 +147,7 @@ public:
     lane = arith::ExtUIOp::create(
         builder, loc, device.i64,
         NVVM::LaneIdOp::create(builder, loc, device.i32));
+    thread = NVVM::ThreadIdXOp::create(builder, loc, device.i32);
     emitter.emitUniforms(
         [&](UniformOp op) { return loadUniform(op, uniforms); });
     auto global = LLVM::LLVMPointerType::get(device.context, 1);
@@ -158,6 +172,11 @@ public:
         });
     flush(loop.getResults().drop_front());
     LLVM::ReturnOp::create(builder, loc, loop.getResult(0));
+  }
+
+  /// Bytes of shared memory that the kernel's copies need.
+  uint32_t getStagingBytes() const {
+    return staging.stages * staging.stageBytes;
   }
 
 private:
@@ -194,7 +213,6 @@ private:
     auto row = static_cast<int32_t>(
         llvm::find(emitter.getCounts(), reduce) - emitter.getCounts().begin());
     Value base = LLVM::AddressOfOp::create(builder, loc, counters);
-    Value thread = NVVM::ThreadIdXOp::create(builder, loc, device.i32);
     Type rowType =
         cast<LLVM::LLVMArrayType>(counters.getGlobalType()).getElementType();
     return LLVM::GEPOp::create(builder, loc, base.getType(), rowType, base,
@@ -220,18 +238,9 @@ private:
     Value vectors = a.binary<arith::AndIOp>(
         a.binary<arith::SubIOp>(count, first), a.i64(-lanes));
     SmallVector<Value> sums(values.drop_front());
-    sums = emitLoop(a.binary<arith::AddIOp>(
-                        first, a.binary<arith::MulIOp>(lane, a.i64(lanes))),
-                    a.binary<arith::AddIOp>(first, vectors), lanes, sums, begin,
-                    [](Value position) { return position; });
-    sums =
-        emitLoop(lane, a.binary<arith::SubIOp>(count, vectors), 1, sums, begin,
-                 [&](Value position) {
-                   Value isHead =
-                       a.compare(arith::CmpIPredicate::ult, position, first);
-                   return a.select(isHead, position,
-                                   a.binary<arith::AddIOp>(position, vectors));
-                 });
+    sums = emitVectors(begin, first, vectors, sums);
+    sums = emitSingles(begin, first, vectors,
+                       a.binary<arith::SubIOp>(count, vectors), sums);
     Value isSame = a.compare(
         arith::CmpIPredicate::eq,
         arith::TruncIOp::create(builder, loc, device.i32, next), tensor);
@@ -240,23 +249,132 @@ private:
     scf::ConditionOp::create(builder, loc, isSame, carried);
   }
 
-  /// This lane's share of a loop by `width` elements a lane; `place` turns the
-  /// loop's position into the element's in the chunk.
-  SmallVector<Value> emitLoop(Value begin, Value end, int64_t width,
-                              ArrayRef<Value> sums, Value chunkBegin,
-                              llvm::function_ref<Value(Value)> place) {
-    IRMapping mapping = emitter.splatUniforms(width);
+  /// This lane's vectors of a chunk: `vectors` elements from `first` on. Copies
+  /// to shared memory run some vectors ahead of the arithmetic: they hide the
+  /// latency of memory and hold no registers. A thread reads only what it
+  /// copied itself, so no barrier is needed.
+  SmallVector<Value> emitVectors(Value chunkBegin, Value first, Value vectors,
+                                 ArrayRef<Value> sums) {
+    int64_t stride = lanes * kWarp;
+    Value begin = a.binary<arith::MulIOp>(lane, a.i64(lanes));
+    Value base = a.binary<arith::AddIOp>(chunkBegin, first);
+    IRMapping mapping = emitter.splatUniforms(lanes);
+    for (unsigned ahead = 0; ahead + 1 < staging.stages; ++ahead)
+      emitCopies(base,
+                 a.binary<arith::AddIOp>(begin, a.i64(ahead * stride)),
+                 vectors, a.i32(ahead * staging.stageBytes));
+    SmallVector<Value> carried(sums);
+    // Where in shared memory this vector is, and where the next copies go.
+    carried.push_back(a.i32(0));
+    carried.push_back(a.i32((staging.stages - 1) * staging.stageBytes));
     auto loop = scf::ForOp::create(
-        builder, loc, begin, end, a.i64(width * kWarp), sums,
-        [&](OpBuilder &nested, Location, Value position, ValueRange carried) {
+        builder, loc, begin, vectors, a.i64(stride), carried,
+        [&](OpBuilder &nested, Location, Value position, ValueRange values) {
           within(nested, [&] {
-            Value index = a.binary<arith::AddIOp>(chunkBegin, place(position));
+            Value stage = values[sums.size()], copies = values[sums.size() + 1];
+            NVVM::CpAsyncWaitGroupOp::create(builder, loc, staging.stages - 2);
+            emitCopies(base,
+                       a.binary<arith::AddIOp>(
+                           position, a.i64((staging.stages - 1) * stride)),
+                       vectors, copies);
+            Value index = a.binary<arith::AddIOp>(base, position);
             auto address = [&](StringRef role, Type integer) {
               return a.address(payloads.lookup(role), integer, index);
             };
+            auto load = [&](LoadOp op, int64_t offset, int64_t count) {
+              auto size = op.getType().getIntOrFloatBitWidth() / 8;
+              return emitter.emitLoad(
+                  op, getStaged(op.getRole(), stage, offset * size), count,
+                  static_cast<unsigned>(std::min<int64_t>(16, count * size)));
+            };
+            SmallVector<Value> results = emitter.emitElements(
+                mapping, load, address, index, lanes,
+                values.take_front(sums.size()));
+            results.push_back(nextStage(stage));
+            results.push_back(nextStage(copies));
+            scf::YieldOp::create(builder, loc, results);
+          });
+        });
+    return SmallVector<Value>(loop.getResults().take_front(sums.size()));
+  }
+
+  Value nextStage(Value stage) {
+    Value next =
+        a.binary<arith::AddIOp>(stage, a.i32(staging.stageBytes));
+    Value isLast =
+        a.compare(arith::CmpIPredicate::eq, next,
+                  a.i32(staging.stages * staging.stageBytes));
+    return a.select(isLast, a.i32(0), next);
+  }
+
+  /// Where this thread's vector of a role is in stage `stage`, `offset` bytes
+  /// on.
+  Value getStaged(StringRef role, Value stage, int64_t offset) {
+    auto [begin, bytes] = stagedRoles.lookup(role);
+    Value place = a.binary<arith::AddIOp>(
+        stage, a.binary<arith::AddIOp>(
+                   a.binary<arith::MulIOp>(thread, a.i32(bytes)),
+                   a.i32(static_cast<uint32_t>(begin + offset))));
+    Value memory = LLVM::AddressOfOp::create(builder, loc, staging.memory);
+    return a.address(memory, builder.getI8Type(), place);
+  }
+
+  /// Copies the vector at `position` of the chunk, if there is one, to `stage`.
+  /// Always ends a group of copies, so that groups and vectors count alike.
+  void emitCopies(Value base, Value position, Value vectors, Value stage) {
+    Value isThere =
+        a.compare(arith::CmpIPredicate::slt, position, vectors);
+    scf::IfOp::create(
+        builder, loc, isThere, [&](OpBuilder &nested, Location) {
+          within(nested, [&] {
+            Value index = a.binary<arith::AddIOp>(base, position);
+            for (auto &[role, type] : loadedRoles) {
+              Value source =
+                  a.address(payloads.lookup(role), asInteger(type), index);
+              auto bytes = stagedRoles.lookup(role).second;
+              for (uint32_t offset = 0; offset < bytes; offset += 16) {
+                uint32_t size = std::min<uint32_t>(16, bytes - offset);
+                NVVM::CpAsyncOp::create(
+                    builder, loc, getStaged(role, stage, offset),
+                    a.address(source, builder.getI8Type(),
+                              static_cast<int32_t>(offset)),
+                    size,
+                    size == 16 ? NVVM::LoadCacheModifierKind::CG
+                               : NVVM::LoadCacheModifierKind::CA,
+                    Value());
+              }
+            }
+            scf::YieldOp::create(builder, loc);
+          });
+        });
+    NVVM::CpAsyncCommitGroupOp::create(builder, loc);
+  }
+
+  /// This lane's elements before the first vector of a chunk and after its
+  /// last, `count` in all.
+  SmallVector<Value> emitSingles(Value chunkBegin, Value first, Value vectors,
+                                 Value count, ArrayRef<Value> sums) {
+    IRMapping mapping = emitter.splatUniforms(1);
+    auto loop = scf::ForOp::create(
+        builder, loc, lane, count, a.i64(kWarp), sums,
+        [&](OpBuilder &nested, Location, Value position, ValueRange carried) {
+          within(nested, [&] {
+            Value isBefore =
+                a.compare(arith::CmpIPredicate::ult, position, first);
+            Value place = a.select(isBefore, position,
+                                   a.binary<arith::AddIOp>(position, vectors));
+            Value index = a.binary<arith::AddIOp>(chunkBegin, place);
+            auto address = [&](StringRef role, Type integer) {
+              return a.address(payloads.lookup(role), integer, index);
+            };
+            auto load = [&](LoadOp op, int64_t, int64_t) {
+              return emitter.emitLoad(
+                  op, address(op.getRole(), asInteger(op.getType())), 1);
+            };
             scf::YieldOp::create(
                 builder, loc,
-                emitter.emitElements(mapping, address, index, width, carried));
+                emitter.emitElements(mapping, load, address, index, 1,
+                                     carried));
           });
         });
     return SmallVector<Value>(loop.getResults());
@@ -292,6 +410,14 @@ private:
     call("msamp_flush_sum", {}, {result, value});
   }
 
+  /// Shared memory for copies: a ring of stages, in each of which every role
+  /// has a vector for every thread of the block.
+  struct Staging {
+    uint32_t stages;
+    uint32_t stageBytes;
+    LLVM::GlobalOp memory;
+  };
+
   DeviceModule &device;
   int64_t lanes, chunkElements;
   OpBuilder builder;
@@ -300,7 +426,11 @@ private:
   KernelEmitter emitter;
   LLVM::GlobalOp counters;
   LLVM::LLVMFuncOp function;
-  Value step, tensor, numElements, head, results, lane;
+  Value step, tensor, numElements, head, results, lane, thread;
+  Staging staging;
+  /// Roles that are loaded; where a stage has them, and the bytes of a vector.
+  SmallVector<std::pair<StringRef, Type>> loadedRoles;
+  llvm::StringMap<std::pair<uint32_t, uint32_t>> stagedRoles;
   llvm::StringMap<Value> payloads;
 };
 
@@ -393,15 +523,26 @@ struct ConvertMSAMPToGPU
                               optimizer.getLoc()),
                 optimizer);
     LLVM::GlobalOp counters = createCounters(device, launch, tuning.threads);
+    // Its size is the launch's to say.
+    OpBuilder globals = OpBuilder::atBlockEnd(module.getBody());
+    auto staging = LLVM::GlobalOp::create(
+        globals, launch.getLoc(),
+        LLVM::LLVMArrayType::get(builder.getI8Type(), 0), /*isConstant=*/false,
+        LLVM::Linkage::External, "staging", Attribute(), /*alignment=*/16,
+        /*addrSpace=*/3);
+    uint32_t stagingBytes = 0;
     SymbolTable classes(layout);
     for (auto kernel : launch.getKernels().front().getOps<KernelOp>()) {
       auto storageClass =
           classes.lookup<StorageClassOp>(kernel.getStorageClass());
-      KernelLowering(device, kernel, optimizer,
-                     getLanes(storageClass, optimizer, tuning.accessBytes),
-                     tuning.chunkElements, counters)
-          .run();
+      KernelLowering lowering(
+          device, kernel, optimizer,
+          getLanes(storageClass, optimizer, tuning.accessBytes), tuning,
+          counters, staging);
+      lowering.run();
+      stagingBytes = std::max(stagingBytes, lowering.getStagingBytes());
     }
+    setNumber("msamp.shared_bytes", stagingBytes);
     emitDispatch(device, launch, layout);
     return success();
   }
@@ -433,6 +574,7 @@ struct ConvertMSAMPToGPU
     set(tuning.threads, threads);
     set(tuning.blocksPerSM, blocksPerSM);
     set(tuning.chunkElements, chunkElements);
+    set(tuning.stages, stages);
   }
 
   Attribute getTarget(StringRef chip, unsigned capability) {

@@ -323,6 +323,7 @@ private:
     image.blocks_per_sm = number("msamp.blocks_per_sm");
     image.access_bytes = number("msamp.access_bytes");
     image.chunk_elements = number("msamp.chunk_elements");
+    image.shared_bytes = number("msamp.shared_bytes");
     if (kind == plan::ImageKind::Cubin) {
       image.registers = device.registers;
       image.spill_bytes = device.spillBytes;

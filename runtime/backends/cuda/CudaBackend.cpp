@@ -166,10 +166,17 @@ public:
     ScopedContext scope(*driver, deviceMemory.context);
     MSAMP_RETURN_IF_ERROR(checkStream(ordinal, callersStream));
     MSAMP_RETURN_IF_ERROR(loadImage());
+    MSAMP_RETURN_IF_ERROR(deviceMemory.check(
+        driver->FuncSetAttribute(function, kMaxDynamicSharedBytes,
+                                 static_cast<int>(image->info.shared_bytes)),
+        deviceName + " does not give a block " +
+            std::to_string(image->info.shared_bytes) +
+            " bytes of shared memory"));
     int perSM = 0;
     MSAMP_RETURN_IF_ERROR(deviceMemory.check(
         driver->OccupancyMaxActiveBlocksPerMultiprocessor(
-            &perSM, function, static_cast<int>(image->info.threads), 0),
+            &perSM, function, static_cast<int>(image->info.threads),
+            image->info.shared_bytes),
         "cannot ask how many blocks fit on a multiprocessor"));
     if (perSM < 1)
       return {StatusCode::Unimplemented,
@@ -288,7 +295,8 @@ public:
     void *arguments[] = {&address};
     return deviceMemory.check(
         driver->LaunchCooperativeKernel(function, numBlocks, 1, 1,
-                                        image->info.threads, 1, 1, 0,
+                                        image->info.threads, 1, 1,
+                                        image->info.shared_bytes,
                                         deviceMemory.stream, arguments),
         "cannot launch " + std::to_string(numBlocks) + " blocks of " +
             std::to_string(image->info.threads) + " threads");

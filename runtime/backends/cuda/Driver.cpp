@@ -38,6 +38,7 @@ const char *findAll(void *library, Driver &driver) {
   MSAMP_FIND(ModuleLoadDataEx, "")
   MSAMP_FIND(ModuleUnload, "")
   MSAMP_FIND(ModuleGetFunction, "")
+  MSAMP_FIND(FuncSetAttribute, "")
   MSAMP_FIND(OccupancyMaxActiveBlocksPerMultiprocessor, "")
   MSAMP_FIND(LaunchCooperativeKernel, "")
   MSAMP_FIND(MemAlloc, "_v2")

@@ -27,6 +27,7 @@ enum DeviceAttribute : int {
   kCapabilityMinor = 76,
   kCooperativeLaunch = 95,
 };
+enum FunctionAttribute : int { kMaxDynamicSharedBytes = 8 };
 enum PointerAttribute : int {
   kPointerMemoryType = 2,
   kPointerDeviceOrdinal = 9,
@@ -57,6 +58,7 @@ struct Driver {
   Result (*ModuleUnload)(Module module);
   Result (*ModuleGetFunction)(Function *function, Module module,
                               const char *name);
+  Result (*FuncSetAttribute)(Function function, FunctionAttribute, int value);
   Result (*OccupancyMaxActiveBlocksPerMultiprocessor)(int *blocks,
                                                       Function function,
                                                       int threads,

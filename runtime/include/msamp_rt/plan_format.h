@@ -288,7 +288,7 @@ struct DeviceImage {
   uint32_t chunk_elements; // of one warp's share of work; a power of two
   uint32_t registers;      // of a thread, by ptxas; 0 if not assembled
   uint32_t spill_bytes;    // likewise
-  uint32_t reserved;
+  uint32_t shared_bytes;   // of a block, beside what the kernel declares
   uint64_t offset; // into DeviceCode
   uint64_t size;
 };
