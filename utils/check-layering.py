@@ -22,7 +22,7 @@ ALLOWED = {
     "lib/Optimizers": ["msamp/Optimizers", "EmbeddedOptimizers.inc"],
     "include/msamp/Conversion": ["msamp/Dialect/MSAMP/IR", "msamp/Conversion"],
     "lib/Conversion": ["msamp/Dialect/MSAMP/IR", "msamp/Conversion",
-                       "KernelCommon/", "MSAMPToGPU/Tuning.def",
+                       "KernelCommon/", "MSAMPToGPU/",
                        "msamp_rt/plan_format.h"],
     "include/msamp/Target": ["msamp/Dialect/MSAMP/IR", "msamp/Target"],
     "lib/Target": ["msamp/Dialect/MSAMP/IR", "msamp/Target", "Emitter.h",

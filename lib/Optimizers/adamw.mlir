@@ -21,6 +21,7 @@ scalars(%step: i64, %lr: f64, %beta1: f64, %beta2: f64, %eps: f64,
   %rate = arith.mulf %lr, %weight_decay : f64
   %keep = arith.subf %one, %rate : f64
   %one_minus_beta1 = arith.subf %one, %beta1 : f64
+  %signed_one_minus_beta1 = arith.mulf %sign, %one_minus_beta1 : f64
   %one_minus_beta2 = arith.subf %one, %beta2 : f64
   %beta1_power = msamp.powi %beta1, %step : f64
   %beta2_power = msamp.powi %beta2, %step : f64
@@ -29,19 +30,18 @@ scalars(%step: i64, %lr: f64, %beta1: f64, %beta2: f64, %eps: f64,
   %step_size = arith.divf %lr, %correction1 : f64
   %root2 = math.sqrt %correction2 : f64
   %inverse_root2 = arith.divf %one, %root2 : f64
-  msamp.yield %sign, %keep, %beta1, %one_minus_beta1, %beta2, %one_minus_beta2,
+  msamp.yield %keep, %beta1, %signed_one_minus_beta1, %beta2, %one_minus_beta2,
               %step_size, %inverse_root2, %eps
-      : f64, f64, f64, f64, f64, f64, f64, f64, f64
+      : f64, f64, f64, f64, f64, f64, f64, f64
 }
-body(%param: f32, %grad: f32, %first: f32, %second: f32, %sign: f32, %keep: f32,
-     %beta1: f32, %one_minus_beta1: f32, %beta2: f32, %one_minus_beta2: f32,
+body(%param: f32, %grad: f32, %first: f32, %second: f32, %keep: f32, %beta1: f32,
+     %signed_one_minus_beta1: f32, %beta2: f32, %one_minus_beta2: f32,
      %step_size: f32, %inverse_root2: f32, %eps: f32) {
-  %g = arith.mulf %grad, %sign : f32
   %decayed = arith.mulf %param, %keep : f32
   %first_kept = arith.mulf %beta1, %first : f32
-  %first_new = arith.mulf %one_minus_beta1, %g : f32
+  %first_new = arith.mulf %signed_one_minus_beta1, %grad : f32
   %first1 = arith.addf %first_kept, %first_new : f32
-  %square = arith.mulf %g, %g : f32
+  %square = arith.mulf %grad, %grad : f32
   %second_kept = arith.mulf %beta2, %second : f32
   %second_new = arith.mulf %one_minus_beta2, %square : f32
   %second1 = arith.addf %second_kept, %second_new : f32

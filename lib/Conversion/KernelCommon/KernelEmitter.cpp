@@ -302,6 +302,11 @@ void KernelEmitter::emitPure(Operation *op, IRMapping &mapping, int64_t lanes) {
     mapping.map(fma.getResult(), expandFma(builder, fma, operands));
     return;
   }
+  if (traits.expand)
+    if (Value result = traits.expand(op, operands)) {
+      mapping.map(op->getResult(0), result);
+      return;
+    }
   Operation *copy = builder.clone(*op, mapping);
   for (auto [original, result] :
        llvm::zip(op->getResults(), copy->getResults())) {
@@ -332,7 +337,6 @@ SmallVector<Value> KernelEmitter::emitElements(const IRMapping &mapping,
   llvm::MapVector<StoreOp, Value> stores;
   SmallVector<Value> results(sums);
   int64_t group = getGroup(lanes);
-  llvm::DenseSet<std::pair<Value, int64_t>> guarded;
   for (int64_t offset = 0; offset < lanes; offset += group) {
     IRMapping values = mapping;
     size_t nextSum = 0;
@@ -367,12 +371,12 @@ SmallVector<Value> KernelEmitter::emitElements(const IRMapping &mapping,
         if (!traits.addCount)
           values.map(count.getResult(),
                      emitCount(count, values.lookup(count.getValue()), group));
-        else if (guarded.insert({count.getPayload(), offset}).second)
-          emitGuardedCounts(count.getPayload(), values, group);
       } else {
         emitPure(op, values, group);
       }
     }
+    if (!countReduces.empty())
+      emitGuardedCounts(values, results, group);
   }
   for (auto &[store, value] : stores) {
     Type integer = asInteger(StoreOp(store).getValue().getType());
@@ -456,69 +460,104 @@ bool KernelEmitter::isCountApart(ReduceOp reduce) const {
   return traits.addCount && reduce.getValue().getDefiningOp<CountLossOp>();
 }
 
-/// Adds all counts about `payload` in `lanes` lanes. Packed codes are tested a
-/// word at a time for one that is zero or the largest, or beyond; values are
+/// Whether one of `lanes` values may be above the largest number. The amax that
+/// the kernel keeps of them before they were scaled tells for all so far.
+Value KernelEmitter::findSaturation(CountLossOp count, IRMapping &mapping,
+                                    ValueRange sums, int64_t lanes) {
+  ScalarBuilder a{builder, loc};
+  auto compare = [&](Value left, Value right) {
+    return arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::UGT, left,
+                                 right)
+        .getResult();
+  };
+  APFloat largest = APFloat::getLargest(
+      cast<FloatType>(count.getPayload().getType()).getFloatSemantics());
+  Value limit = a.bitcast(builder.getF32Type(), a.i32(toSingleBits(largest)));
+  if (auto scaled = count.getValue().getDefiningOp<arith::MulFOp>())
+    for (auto [reduce, sum] : llvm::zip(varyingReduces, sums))
+      if (getMagnitudeOf(reduce) == scaled.getLhs() &&
+          uniforms.contains(scaled.getRhs())) {
+        // Scales are powers of two, so the limit is exact, or too low.
+        Value scale = uniforms.lookup(scaled.getRhs());
+        return compare(
+            sum, arith::DivFOp::create(builder, loc, limit, scale));
+      }
+  Value value = mapping.lookup(count.getValue()), found;
+  for (int64_t lane = 0; lane < lanes; ++lane) {
+    Value element =
+        lanes == 1
+            ? value
+            : vector::ExtractOp::create(builder, loc, value, lane).getResult();
+    Value isAbove =
+        compare(math::AbsFOp::create(builder, loc, element), limit);
+    found = found ? a.binary<arith::OrIOp>(found, isAbove) : isAbove;
+  }
+  return found;
+}
+
+/// Adds the counts of losses in `lanes` lanes. Packed codes are tested a word at
+/// a time for one that is zero, amaxes for one that is too large; values are
 /// looked at only where there is one.
-void KernelEmitter::emitGuardedCounts(Value payload, IRMapping &mapping,
+void KernelEmitter::emitGuardedCounts(IRMapping &mapping, ValueRange sums,
                                       int64_t lanes) {
   ScalarBuilder a{builder, loc};
-  SmallVector<std::pair<ReduceOp, CountLossOp>> counts;
-  bool countsSaturated = false;
-  for (ReduceOp reduce : countReduces) {
-    auto count = reduce.getValue().getDefiningOp<CountLossOp>();
-    if (count.getPayload() != payload)
-      continue;
-    counts.push_back({reduce, count});
-    countsSaturated |= count.getKind() == ResultKind::Saturated;
-  }
-  unsigned width = payload.getType().getIntOrFloatBitWidth();
-  Type code = builder.getIntegerType(width), i32 = builder.getI32Type();
-  // Codes side by side in words; one of its own for a single code.
-  int64_t fields = lanes == 1 ? 1 : 32 / width;
-  auto repeat = [&](uint32_t value) {
+  Type i32 = builder.getI32Type();
+  llvm::MapVector<unsigned, Value> topBits; // of codes, by their width
+  Value isSuspicious;
+  auto suspect = [&](Value isOne) {
+    isSuspicious = isSuspicious ? a.binary<arith::OrIOp>(isSuspicious, isOne)
+                                : isOne;
+  };
+  auto fieldsOf = [&](unsigned width) -> int64_t {
+    return lanes == 1 ? 1 : 32 / width;
+  };
+  auto repeat = [&](uint32_t value, unsigned width) {
     uint32_t word = 0;
-    for (int64_t field = 0; field < fields; ++field)
+    for (int64_t field = 0; field < fieldsOf(width); ++field)
       word |= value << (field * width);
     return word;
   };
-  uint32_t sign = 1u << (width - 1);
-  auto largest = static_cast<uint32_t>(
-      APFloat::getLargest(
-          cast<FloatType>(payload.getType()).getFloatSemantics())
-          .bitcastToAPInt()
-          .getZExtValue());
-  Value codes = a.bitcast(withLanes(code, lanes), mapping.lookup(payload));
-  codes = lanes == 1
-              ? arith::ExtUIOp::create(builder, loc, i32, codes).getResult()
-              : vector::BitCastOp::create(
-                    builder, loc, VectorType::get({lanes / fields}, i32), codes)
-                    .getResult();
-  Value good;
-  for (int64_t word = 0; word < lanes / fields; ++word) {
-    Value magnitudes = a.binary<arith::AndIOp>(
-        lanes == 1
-            ? codes
-            : vector::ExtractOp::create(builder, loc, codes, word).getResult(),
-        a.i32(repeat(sign - 1)));
-    // The topmost bit of each field: whether the code is 1 or more, and whether
-    // it is the largest or more.
-    Value ok = a.binary<arith::AddIOp>(magnitudes, a.i32(repeat(sign - 1)));
-    if (countsSaturated) {
-      Value beyond =
-          a.binary<arith::AddIOp>(magnitudes, a.i32(repeat(sign - largest)));
-      ok = a.binary<arith::AndIOp>(
-          ok, a.binary<arith::XOrIOp>(beyond, a.i32(~0u)));
+  for (ReduceOp reduce : countReduces) {
+    auto count = reduce.getValue().getDefiningOp<CountLossOp>();
+    if (count.getKind() == ResultKind::Saturated) {
+      suspect(findSaturation(count, mapping, sums, lanes));
+      continue;
     }
-    good = good ? a.binary<arith::AndIOp>(good, ok) : ok;
+    unsigned width = count.getPayload().getType().getIntOrFloatBitWidth();
+    Value codes =
+        a.bitcast(withLanes(builder.getIntegerType(width), lanes),
+                  mapping.lookup(count.getPayload()));
+    int64_t words = lanes / fieldsOf(width);
+    codes = lanes == 1
+                ? arith::ExtUIOp::create(builder, loc, i32, codes).getResult()
+                : vector::BitCastOp::create(builder, loc,
+                                            VectorType::get({words}, i32),
+                                            codes)
+                      .getResult();
+    // Adding 0x7F.. to a magnitude sets a field's topmost bit unless it is zero.
+    Value mask = a.i32(repeat((1u << (width - 1)) - 1, width));
+    for (int64_t word = 0; word < words; ++word) {
+      Value code =
+          lanes == 1
+              ? codes
+              : vector::ExtractOp::create(builder, loc, codes, word).getResult();
+      Value set = a.binary<arith::AddIOp>(
+          a.binary<arith::AndIOp>(code, mask), mask);
+      Value &all = topBits[width];
+      all = all ? a.binary<arith::AndIOp>(all, set) : set;
+    }
   }
-  good = a.binary<arith::AndIOp>(good, a.i32(repeat(sign)));
-  Value isSuspicious =
-      a.compare(arith::CmpIPredicate::ne, good, a.i32(repeat(sign)));
+  for (auto [width, all] : topBits) {
+    Value top = a.i32(repeat(1u << (width - 1), width));
+    suspect(a.compare(arith::CmpIPredicate::ne,
+                      a.binary<arith::AndIOp>(all, top), top));
+  }
   auto look = scf::IfOp::create(builder, loc, isSuspicious,
                                 /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(&look.getThenRegion().front());
-  for (auto [reduce, count] : counts) {
+  for (ReduceOp reduce : countReduces) {
+    auto count = reduce.getValue().getDefiningOp<CountLossOp>();
     Value lost = emitCount(count, mapping.lookup(count.getValue()), lanes);
     if (lanes > 1)
       lost = vector::ReductionOp::create(builder, loc,

@@ -57,6 +57,8 @@ struct KernelTraits {
   /// Adds an i32 to the count of a reduction. Where there is one, counts of
   /// losses, which hardly ever change, are not among the sums.
   std::function<void(ReduceOp reduce, Value lost)> addCount;
+  /// The target's own form of an op on these operands, or null.
+  std::function<Value(Operation *op, ValueRange operands)> expand;
 };
 
 class KernelEmitter {
@@ -112,7 +114,9 @@ public:
 private:
   void emitPure(Operation *op, IRMapping &mapping, int64_t lanes);
   Value emitCount(CountLossOp count, Value value, int64_t lanes);
-  void emitGuardedCounts(Value payload, IRMapping &mapping, int64_t lanes);
+  void emitGuardedCounts(IRMapping &mapping, ValueRange sums, int64_t lanes);
+  Value findSaturation(CountLossOp count, IRMapping &mapping, ValueRange sums,
+                       int64_t lanes);
   bool isCountApart(ReduceOp reduce) const;
   Value reduceLanes(ReduceOp reduce, Value sum, IRMapping &mapping,
                     int64_t lanes);

@@ -11,6 +11,7 @@
 // before the first aligned vector and after the last go one by one.
 
 #include "KernelCommon/KernelEmitter.h"
+#include "MSAMPToGPU/GuardedMath.h"
 #include "msamp/Conversion/Passes.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -113,7 +114,11 @@ public:
                 {/*hasFma=*/true, /*hasVectors=*/false, /*alignment=*/16,
                  [this](ReduceOp reduce, Value lost) {
                    addCount(reduce, lost);
+                 },
+                 [this](Operation *op, ValueRange operands) {
+                   return guardedMath.emit(op, operands);
                  }}),
+        guardedMath(builder),
         counters(counters) {
     uint32_t bytes = 0;
     for (auto load : kernel.getBody().front().getOps<LoadOp>()) {
@@ -424,6 +429,7 @@ private:
   Location loc;
   ScalarBuilder a;
   KernelEmitter emitter;
+  GuardedMath guardedMath;
   LLVM::GlobalOp counters;
   LLVM::LLVMFuncOp function;
   Value step, tensor, numElements, head, results, lane, thread;

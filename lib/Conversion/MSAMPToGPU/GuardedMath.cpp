@@ -1,0 +1,203 @@
+// See GuardedMath.h.
+
+#include "MSAMPToGPU/GuardedMath.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::msamp;
+
+// Exponents. Roots of numbers within kInput lie within half of it. Quotients of
+// kNumerator and what a root may become by a factor and a sum stay far from the
+// ends of f32, remainders included.
+static constexpr int kInput = 100, kFactor = 20, kSum = 40, kNumerator = 40;
+
+static Value getUniform(Value value) {
+  auto broadcast = value.getDefiningOp<vector::BroadcastOp>();
+  return broadcast ? broadcast.getSource() : Value();
+}
+
+Value GuardedMath::constant(Location loc, int exponent) {
+  return arith::ConstantOp::create(
+      builder, loc, builder.getF32FloatAttr(std::ldexp(1.0f, exponent)));
+}
+
+Value GuardedMath::both(Location loc, Value left, Value right) {
+  return left ? arith::AndIOp::create(builder, loc, left, right).getResult()
+              : right;
+}
+
+Value GuardedMath::isWithin(Location loc, Value vector, int low, int high) {
+  auto type = cast<VectorType>(vector.getType());
+  Value lower = constant(loc, low), upper = constant(loc, high), all;
+  for (int64_t lane = 0; lane < type.getNumElements(); ++lane) {
+    Value magnitude = math::AbsFOp::create(
+        builder, loc, vector::ExtractOp::create(builder, loc, vector, lane));
+    // Ordered compares: a NaN is not within anything.
+    all = both(loc, all,
+               arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGE,
+                                     magnitude, lower));
+    all = both(loc, all,
+               arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLE,
+                                     magnitude, upper));
+  }
+  return all;
+}
+
+/// `guarded` for every lane if `condition`, else `op` as it is.
+static Value
+emitGuarded(OpBuilder &builder, Location loc, Value condition, Type type,
+            llvm::function_ref<Value(OpBuilder &, int64_t)> guarded,
+            llvm::function_ref<Value(OpBuilder &)> plain) {
+  auto choice = scf::IfOp::create(
+      builder, loc, condition,
+      [&](OpBuilder &nested, Location) {
+        SmallVector<Value> lanes;
+        for (int64_t lane = 0; lane < cast<VectorType>(type).getNumElements();
+             ++lane)
+          lanes.push_back(guarded(nested, lane));
+        scf::YieldOp::create(
+            nested, loc,
+            vector::FromElementsOp::create(nested, loc, type, lanes)
+                .getResult());
+      },
+      [&](OpBuilder &nested, Location) {
+        scf::YieldOp::create(nested, loc, plain(nested));
+      });
+  return choice.getResult(0);
+}
+
+Value GuardedMath::emitSqrt(Location loc, Value input) {
+  Type type = input.getType();
+  // The sign too: a negative number is below all of these.
+  auto shape = cast<VectorType>(type);
+  Value condition;
+  for (int64_t lane = 0; lane < shape.getNumElements(); ++lane) {
+    Value value = vector::ExtractOp::create(builder, loc, input, lane);
+    condition = both(
+        loc, condition,
+        arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGE, value,
+                              constant(loc, -kInput)));
+    condition = both(
+        loc, condition,
+        arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLE, value,
+                              constant(loc, kInput)));
+  }
+  Value result = emitGuarded(
+      builder, loc, condition, type,
+      [&](OpBuilder &nested, int64_t lane) -> Value {
+        Value x = vector::ExtractOp::create(nested, loc, input, lane);
+        Value root = LLVM::CallIntrinsicOp::create(
+                         nested, loc, nested.getF32Type(),
+                         nested.getStringAttr("llvm.nvvm.rsqrt.approx.ftz.f"),
+                         ValueRange{x})
+                         .getResult(0);
+        Value half = arith::ConstantOp::create(nested, loc,
+                                               nested.getF32FloatAttr(0.5f));
+        Value guess = arith::MulFOp::create(nested, loc, x, root);
+        Value correction = arith::MulFOp::create(nested, loc, root, half);
+        Value negated = arith::NegFOp::create(nested, loc, guess);
+        Value error = math::FmaOp::create(nested, loc, negated, guess, x);
+        return math::FmaOp::create(nested, loc, error, correction, guess);
+      },
+      [&](OpBuilder &nested) -> Value {
+        return math::SqrtOp::create(nested, loc, input);
+      });
+  ranges[result] = {-kInput / 2, kInput / 2, condition};
+  return result;
+}
+
+Value GuardedMath::emitDivide(Location loc, Value numerator,
+                              Value denominator) {
+  Value condition = isWithin(loc, numerator, -kNumerator - 20, kNumerator);
+  auto known = ranges.find(denominator);
+  condition = both(loc,
+                   known != ranges.end()
+                       ? known->second.condition
+                       : isWithin(loc, denominator, -kNumerator, kNumerator),
+                   condition);
+  return emitGuarded(
+      builder, loc, condition, numerator.getType(),
+      [&](OpBuilder &nested, int64_t lane) -> Value {
+        Value n = vector::ExtractOp::create(nested, loc, numerator, lane);
+        Value d = vector::ExtractOp::create(nested, loc, denominator, lane);
+        Value one = arith::ConstantOp::create(nested, loc,
+                                              nested.getF32FloatAttr(1.0f));
+        Value negated = arith::NegFOp::create(nested, loc, d);
+        Value guess = NVVM::RcpApproxFtzF32Op::create(
+            nested, loc, nested.getF32Type(), d);
+        Value error = math::FmaOp::create(nested, loc, negated, guess, one);
+        Value reciprocal =
+            math::FmaOp::create(nested, loc, guess, error, guess);
+        Value quotient = arith::MulFOp::create(nested, loc, n, reciprocal);
+        Value rest = math::FmaOp::create(nested, loc, negated, quotient, n);
+        return math::FmaOp::create(nested, loc, reciprocal, rest, quotient);
+      },
+      [&](OpBuilder &nested) -> Value {
+        return arith::DivFOp::create(nested, loc, numerator, denominator);
+      });
+}
+
+Value GuardedMath::emitMultiply(Location loc, Value range, Value uniform) {
+  Value result = arith::MulFOp::create(builder, loc, range, uniform);
+  Range known = ranges.lookup(range);
+  Value factor = getUniform(uniform);
+  Value isTame = both(
+      loc,
+      arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGE, factor,
+                            constant(loc, -kFactor)),
+      arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLE, factor,
+                            constant(loc, kFactor)));
+  ranges[result] = {known.low - kFactor, known.high + kFactor,
+                    both(loc, isTame, known.condition)};
+  return result;
+}
+
+Value GuardedMath::emitAdd(Location loc, Value range, Value uniform) {
+  Value result = arith::AddFOp::create(builder, loc, range, uniform);
+  Range known = ranges.lookup(range);
+  Value addend = getUniform(uniform);
+  Value zero = arith::ConstantOp::create(builder, loc,
+                                         builder.getF32FloatAttr(0.0f));
+  Value isTame = both(
+      loc,
+      arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGE, addend,
+                            zero),
+      arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLE, addend,
+                            constant(loc, kSum)));
+  ranges[result] = {known.low, std::max(known.high, kSum) + 1,
+                    both(loc, isTame, known.condition)};
+  return result;
+}
+
+Value GuardedMath::emit(Operation *op, ValueRange operands) {
+  Location loc = op->getLoc();
+  if (operands.empty() || !isa<VectorType>(operands[0].getType()) ||
+      !getElementTypeOrSelf(operands[0].getType()).isF32())
+    return {};
+  if (isa<math::SqrtOp>(op))
+    return emitSqrt(loc, operands[0]);
+  if (isa<arith::DivFOp>(op))
+    return emitDivide(loc, operands[0], operands[1]);
+  // A root that is scaled and added to once each, as a moment's is, keeps a
+  // range; a second factor might leave it.
+  for (auto [value, other] : {std::pair{operands[0], operands.back()},
+                              std::pair{operands.back(), operands[0]}}) {
+    auto known = ranges.find(value);
+    if (known == ranges.end() || !getUniform(other))
+      continue;
+    if (isa<arith::MulFOp>(op) && known->second.low > -70 &&
+        known->second.high < 70)
+      return emitMultiply(loc, value, other);
+    if (isa<arith::AddFOp>(op))
+      return emitAdd(loc, value, other);
+  }
+  return {};
+}

@@ -1,0 +1,46 @@
+// IEEE division and square root for a few lanes at once. The instructions that
+// start from an approximation are exact where nothing under- or overflows on
+// the way; a GPU's own sequences check that for each operation, with a branch.
+// Here one branch serves all lanes, and what is known of a root need not be
+// checked again when it divides.
+
+#ifndef MSAMP_LIB_CONVERSION_MSAMPTOGPU_GUARDEDMATH_H
+#define MSAMP_LIB_CONVERSION_MSAMPTOGPU_GUARDEDMATH_H
+
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace mlir::msamp {
+
+class GuardedMath {
+public:
+  explicit GuardedMath(OpBuilder &builder) : builder(builder) {}
+
+  /// Emits `op` on the vectors `operands`, or returns null if it is none of its
+  /// concern. The bits are those of the op.
+  Value emit(Operation *op, ValueRange operands);
+
+private:
+  /// The exponents between which all lanes lie, all of them positive, if
+  /// `condition` holds.
+  struct Range {
+    int low, high;
+    Value condition;
+  };
+
+  Value emitSqrt(Location loc, Value input);
+  Value emitDivide(Location loc, Value numerator, Value denominator);
+  Value emitMultiply(Location loc, Value range, Value uniform);
+  Value emitAdd(Location loc, Value range, Value uniform);
+  Value constant(Location loc, int exponent);
+  /// Whether the magnitudes of all lanes are between powers of two.
+  Value isWithin(Location loc, Value vector, int low, int high);
+  Value both(Location loc, Value left, Value right);
+
+  OpBuilder &builder;
+  llvm::DenseMap<Value, Range> ranges;
+};
+
+} // namespace mlir::msamp
+
+#endif // MSAMP_LIB_CONVERSION_MSAMPTOGPU_GUARDEDMATH_H
