@@ -17,7 +17,7 @@ ALLOWED = {
     "lib/Dialect/MSAMP/IR": ["msamp/Dialect/MSAMP/IR"],
     "include/msamp/Dialect/MSAMP/Transforms": ["msamp/Dialect/MSAMP"],
     "lib/Dialect/MSAMP/Transforms": ["msamp/Dialect/MSAMP",
-                                     "msamp/Optimizers"],
+                                     "msamp/Optimizers", "RangeAnalysis.h"],
     "include/msamp/Optimizers": ["msamp/Dialect/MSAMP/IR"],
     "lib/Optimizers": ["msamp/Optimizers", "EmbeddedOptimizers.inc"],
     "include/msamp/Conversion": ["msamp/Dialect/MSAMP/IR", "msamp/Conversion"],

@@ -75,6 +75,12 @@ plan adam-delayed-e5m2 mixed --optimizer=adam "${groups[@]}" --formats \
 plan sgd-delayed mixed --optimizer=sgd "${groups[@]}" --formats \
   weight=e4m3/delayed-2,master=none,grad=e4m3,momentum_buffer=e4m3/delayed-4 \
   --hyper momentum=0.9,nesterov=1
+plan adamw-bounded mixed --optimizer=adamw "${groups[@]}" --scaling=bounded
+plan adam-bounded mixed --optimizer=adam "${groups[@]}" \
+  --hyper weight_decay=0.1 --formats \
+  weight=f32,master=none,grad=f32,first_moment=e5m2/bounded,second_moment=f16/bounded
+plan sgd-bounded mixed --optimizer=sgd "${groups[@]}" --hyper momentum=0.9,nesterov=1 \
+  --formats weight=e4m3,master=f16,grad=bf16,momentum_buffer=e4m3/bounded
 plan adamw-classes mixed --optimizer=adamw "${groups[@]}" \
   --class '^matrix$:O0' --class '^(row|square)$:O2' \
   --class '^vector$:weight=bf16,master=f32,grad=e4m3,first_moment=e4m3,second_moment=f16/delayed-2'

@@ -15,6 +15,9 @@
 using namespace mlir;
 using namespace mlir::msamp;
 
+/// Steps of a delayed scale's history where none are given.
+static constexpr int64_t kDefaultHistory = 16;
+
 namespace {
 
 using FormatMap = llvm::StringMap<Attribute>;
@@ -176,6 +179,11 @@ private:
     return llvm::join(names, ", ");
   }
 
+  bool isState(StringRef role) {
+    SmallVector<StringRef> roles = optimizer.getRoles();
+    return llvm::is_contained(ArrayRef<StringRef>(roles).drop_front(3), role);
+  }
+
   /// Parses "weight=f32,master=none,first_moment=e4m3/delayed".
   LogicalResult parseFormats(const Twine &option, StringRef text,
                              FormatMap &result) {
@@ -195,7 +203,7 @@ private:
                        << format
                        << "', expected f32, bf16, f16, f16/unscaled, e4m3 or "
                           "e5m2 (scaled formats may end in /delayed or "
-                          "/delayed-N)"
+                          "/delayed-N, those of states in /bounded)"
                        << (role == kMasterWeightRole ? " or none" : "");
       result[role] = attribute;
     }
@@ -221,7 +229,7 @@ private:
     ScalingAttr scaling;
     if (recipe.consume_front("delayed")) {
       // A gradient is scaled by whoever makes it.
-      int64_t history = 16;
+      int64_t history = kDefaultHistory;
       if (!canScale || role == kGradRole ||
           (!recipe.empty() &&
            (!recipe.consume_front("-") || recipe.getAsInteger(10, history))) ||
@@ -229,6 +237,12 @@ private:
         return {};
       scaling = ScalingAttr::get(context, Granularity::PerTensor,
                                  ScalingRecipe::Delayed, history);
+    } else if (recipe == "bounded") {
+      // Only what the optimizer computes for a state has a bound.
+      if (!canScale || !isState(role))
+        return {};
+      scaling = ScalingAttr::get(context, Granularity::PerTensor,
+                                 ScalingRecipe::Bounded, 0);
     } else if (recipe == "unscaled") {
       if (isFp8)
         return {};
@@ -293,6 +307,28 @@ private:
     return first;
   }
 
+  /// Replaces the scalings of the level's formats by the one asked for.
+  void addScaling(OptLevel level, bool isMatrix, NamedAttrList &entries) {
+    for (auto [index, role] : llvm::enumerate(optimizer.getRoles())) {
+      bool isState = index >= 3;
+      StorageAttr storage =
+          isState
+              ? getLevelStateStorage(context, level,
+                                     optimizer.getState(index - 3).getRange())
+              : getLevelStorage(context, level, isMatrix, role);
+      // A gradient is scaled by whoever makes it.
+      if (!storage || !storage.isScaled() || role == kGradRole)
+        continue;
+      bool isBounded = isState && request.scaling == ScalingRecipe::Bounded;
+      auto scaling = ScalingAttr::get(context, Granularity::PerTensor,
+                                      isBounded ? ScalingRecipe::Bounded
+                                                : ScalingRecipe::Delayed,
+                                      isBounded ? 0 : kDefaultHistory);
+      entries.set(role,
+                  StorageAttr::get(context, storage.getPayload(), scaling));
+    }
+  }
+
   /// Declares, once, the class of matrices or vectors under `rule`; returns its
   /// name.
   std::string addClass(Rule *rule, bool isMatrix, llvm::StringSet<> &classes) {
@@ -309,6 +345,8 @@ private:
     if (!classes.insert(name).second)
       return name;
     NamedAttrList entries;
+    if (request.scaling != ScalingRecipe::Current)
+      addScaling(level, isMatrix, entries);
     for (auto &entry : given)
       entries.set(entry.getKey(), entry.getValue());
     OpBuilder::InsertionGuard guard(builder);

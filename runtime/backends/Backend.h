@@ -96,6 +96,9 @@ public:
   virtual Status launch() = 0;
   /// Waits for the stream, and reads how the last step went.
   virtual Status synchronize(plan::DeviceReport &report) = 0;
+  /// Sets the largest stored magnitudes of tensor `index`, by role.
+  virtual Status setStoredAmax(size_t index,
+                               const std::vector<float> &values) = 0;
   /// Zeroes the results of `tensors`, whose state is no longer theirs.
   virtual Status forgetResults(const std::vector<size_t> &tensors) = 0;
   /// Results of tensor `index`, from its last applied step; zeros if none.

@@ -62,5 +62,7 @@ std::string Plan::describe(const plan::Storage &storage) {
   if (storage.scaling == plan::Scaling::Delayed)
     text +=
         ", scaled per tensor, delayed by " + std::to_string(storage.history);
+  if (storage.scaling == plan::Scaling::Bounded)
+    text += ", scaled per tensor, bounded";
   return text;
 }

@@ -20,6 +20,8 @@ namespace msamp::rt {
 struct PlanRole {
   std::string name;
   plan::RoleKind kind;
+  /// A state that holds no negative numbers.
+  bool isNonNegative;
 };
 
 struct PlanHyper {
@@ -117,6 +119,13 @@ public:
   }
   bool holds(size_t classIndex, size_t role) const {
     return storage(classIndex, role).dtype != plan::DType::None;
+  }
+  /// Whether some scale of the class comes from a bound.
+  bool hasBounds(size_t classIndex) const {
+    for (size_t role = 0; role < roles.size(); ++role)
+      if (storage(classIndex, role).scaling == plan::Scaling::Bounded)
+        return true;
+    return false;
   }
   /// Index of the role of `kind` (not State), which every plan has.
   static constexpr size_t roleIndex(plan::RoleKind kind) {

@@ -174,7 +174,7 @@ private:
       return corrupt("has " + std::to_string(roles.size()) +
                      " roles, expected 3 to 64");
     for (size_t index = 0; index < roles.size(); ++index) {
-      PlanRole role{"", roles[index].kind};
+      PlanRole role{"", roles[index].kind, roles[index].is_nonnegative != 0};
       MSAMP_RETURN_IF_ERROR(readString(roles[index].name, role.name));
       constexpr const char *fixed[] = {"weight", "master_weight", "grad"};
       if (static_cast<size_t>(role.kind) != std::min<size_t>(index, 3) ||
@@ -250,7 +250,7 @@ private:
     if (static_cast<uint32_t>(storage.dtype) >
             static_cast<uint32_t>(plan::DType::E5M2) ||
         static_cast<uint32_t>(storage.scaling) >
-            static_cast<uint32_t>(plan::Scaling::Delayed) ||
+            static_cast<uint32_t>(plan::Scaling::Bounded) ||
         (storage.dtype == plan::DType::None && (!canBeAbsent || isScaled)) ||
         (isNarrow && !isScaled) ||
         (isScaled && !isNarrow && storage.dtype != plan::DType::F16) ||
@@ -259,6 +259,9 @@ private:
       return corrupt("role '" + role.name + "' has an impossible format");
     if (role.kind == plan::RoleKind::Grad && isDelayed)
       return corrupt("gradients have no history to scale by");
+    if (storage.scaling == plan::Scaling::Bounded &&
+        role.kind != plan::RoleKind::State)
+      return corrupt("role '" + role.name + "' has no bound to scale by");
     return {};
   }
 
@@ -527,10 +530,11 @@ private:
            (info.offset + info.size == result.deviceCode.size() ||
             result.deviceCode[info.offset + info.size] != std::byte{0})) ||
           info.threads == 0 || info.threads > 1024 || info.threads % 32 != 0 ||
-          info.shared_bytes > (1u << 20) || info.blocks_per_sm == 0 || info.blocks_per_sm > 32 ||
-          !isPowerOfTwo(info.access_bytes) || info.access_bytes < 4 ||
-          info.access_bytes > 256 || !isPowerOfTwo(info.chunk_elements) ||
-          info.chunk_elements < 32 || info.chunk_elements > (1u << 24))
+          info.shared_bytes > (1u << 20) || info.blocks_per_sm == 0 ||
+          info.blocks_per_sm > 32 || !isPowerOfTwo(info.access_bytes) ||
+          info.access_bytes < 4 || info.access_bytes > 256 ||
+          !isPowerOfTwo(info.chunk_elements) || info.chunk_elements < 32 ||
+          info.chunk_elements > (1u << 24))
         return corrupt("device image for '" + image.arch + "' is malformed");
       result.images.push_back(std::move(image));
     }

@@ -242,6 +242,7 @@ void Session::forgetFingerprint(size_t index) {
   if (device && (changedTensors.empty() || changedTensors.back() != index))
     changedTensors.push_back(index);
   states[index].hasFingerprint = false;
+  states[index].storedAmax.clear();
 }
 
 Status Session::bind(const std::string &name, const std::string &key,
@@ -556,11 +557,40 @@ Status Session::checkGradScale(double gradScale) const {
              : unusableGradScale(gradScale);
 }
 
+/// Finds the largest stored magnitudes that bounds start from.
+Status Session::findStoredAmaxes(size_t index) {
+  const PlanTensor &tensor = plan->tensors[index];
+  TensorState &state = states[index];
+  if (!plan->hasBounds(tensor.classIndex) || !state.storedAmax.empty())
+    return {};
+  HostView view(*this, index);
+  MSAMP_RETURN_IF_ERROR(view.read(/*isGrad=*/false));
+  state.storedAmax.assign(plan->roles.size(), 0.0f);
+  for (size_t role = 0; role < plan->roles.size(); ++role) {
+    const plan::Storage &storage = plan->storage(tensor.classIndex, role);
+    bool isRead = role > gradRole || role == plan->paramRole(tensor.classIndex);
+    if (!isRead)
+      continue;
+    float scaleInv =
+        storage.scaling == Scaling::None ? 1.0f : *view.buffers.scaleInv[role];
+    uint32_t amax = 0;
+    for (uint64_t i = 0; i < tensor.numElements; ++i)
+      amax = std::max(
+          amax, magnitudeBits(decode(storage.dtype,
+                                     loadCode(storage.dtype,
+                                              view.buffers.payload[role], i)) *
+                              scaleInv));
+    state.storedAmax[role] = floatOf(amax);
+  }
+  return {};
+}
+
 Status Session::prepareTask(size_t index, double gradScale) {
   const PlanTensor &tensor = plan->tensors[index];
   TensorState &state = states[index];
   TensorTask &task = state.task;
   MSAMP_RETURN_IF_ERROR(checkState(tensor, state.buffers));
+  MSAMP_RETURN_IF_ERROR(findStoredAmaxes(index));
   int64_t step = *state.buffers.step + 1;
   const double *hyper =
       stepBuffers.hyper ? stepBuffers.hyper + tensor.group * plan->hypers.size()
@@ -587,6 +617,12 @@ Status Session::prepareTask(size_t index, double gradScale) {
         storage.scaling == Scaling::Delayed
             ? plan::historyMaximum(state.buffers.history[role], storage.history)
             : -1.0f;
+    uniform(RoleUniform::StoredAmax) =
+        !plan->hasBounds(tensor.classIndex) ? 0.0f
+        : role != gradRole
+            ? state.storedAmax[role]
+            : plan::largestGradient(storage, gradAmaxOf(state),
+                                    uniform(RoleUniform::ScaleInv));
   }
   return {};
 }
@@ -600,7 +636,8 @@ bool Session::needsReduce(size_t index, double gradScale) const {
     return true;
   for (size_t role = 0; role < plan->roles.size(); ++role) {
     const plan::Storage &storage = plan->storage(tensor.classIndex, role);
-    if (role == gradRole || storage.scaling == Scaling::None)
+    if (role == gradRole || storage.scaling == Scaling::None ||
+        storage.scaling == Scaling::Bounded)
       continue;
     if (storage.scaling == Scaling::Current ||
         plan::historyMaximum(state.buffers.history[role], storage.history) <
@@ -733,6 +770,10 @@ Status Session::runOnHost(double gradScale, StepReport &report) {
                                        RoleUniform::Amax)] =
           floatOf(static_cast<uint32_t>(
               task.results[plan::resultIndex(role, RoleResult::Amax)]));
+    float &largest = task.uniforms[plan::uniformIndex(
+        plan->numScalars, gradRole, RoleUniform::StoredAmax)];
+    largest = std::max(largest,
+                       floatOf(static_cast<uint32_t>(task.results[gradAmax])));
   }
   // Whatever ends the store phase early, by a status or otherwise, leaves
   // tensors half updated.
@@ -760,6 +801,12 @@ Status Session::prepare() {
   MSAMP_RETURN_IF_ERROR(checkBindings());
   if (!changedTensors.empty()) {
     MSAMP_RETURN_IF_ERROR(device->forgetResults(changedTensors));
+    for (size_t index : changedTensors) {
+      MSAMP_RETURN_IF_ERROR(findStoredAmaxes(index));
+      if (!states[index].storedAmax.empty())
+        MSAMP_RETURN_IF_ERROR(
+            device->setStoredAmax(index, states[index].storedAmax));
+    }
     changedTensors.clear();
   }
   if (!hasDeviceHyper) {
@@ -931,6 +978,9 @@ void Session::commit(size_t index, StepReport &report) {
     const plan::Storage &storage = plan->storage(tensor.classIndex, role);
     if (storage.dtype == plan::DType::None)
       continue;
+    if (!state.storedAmax.empty())
+      state.storedAmax[role] = floatOf(static_cast<uint32_t>(
+          results[plan::resultIndex(role, RoleResult::Stored)]));
     RoleStats &stats = state.stats[role];
     stats = statsOf(tensor, role, results);
     if (storage.scaling == Scaling::None)

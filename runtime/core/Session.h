@@ -106,6 +106,8 @@ private:
     bool hasFingerprint = false;
     uint64_t fingerprint = 0;
     std::vector<RoleStats> stats;
+    /// By role, of what is stored: for bounds. Empty if not known.
+    std::vector<float> storedAmax;
     TensorTask task;
   };
   /// A tensor's buffers where the host can use them: themselves, or a copy.
@@ -126,6 +128,7 @@ private:
   /// The value in force: the bound one, if there is one.
   double gradScaleOr(double gradScale) const;
   float gradAmaxOf(const TensorState &state) const;
+  Status findStoredAmaxes(size_t index);
   Status prepareTask(size_t index, double gradScale);
   bool needsReduce(size_t index, double gradScale) const;
   void reportOverflow(size_t index, double gradScale, StepReport &report);

@@ -51,6 +51,17 @@ static cl::opt<std::string>
 static cl::opt<std::string>
     hyper("hyper", cl::desc("Hyper-parameters: lr=1e-2,weight_decay=0.01"),
           cl::value_desc("list"), cl::cat(category));
+static cl::opt<ScalingRecipe> scaling(
+    "scaling", cl::desc("Where scales come from"),
+    cl::init(ScalingRecipe::Current),
+    cl::values(clEnumValN(ScalingRecipe::Current, "current",
+                          "the values themselves, exactly (default)"),
+               clEnumValN(ScalingRecipe::Delayed, "delayed",
+                          "the last 16 steps"),
+               clEnumValN(ScalingRecipe::Bounded, "bounded",
+                          "of states, a bound on their values; of the rest, "
+                          "the last 16 steps")),
+    cl::cat(category));
 static cl::opt<std::string> formats(
     "formats",
     cl::desc("Formats of roles: weight=f32,master=none,first_moment=e4m3"),
@@ -124,6 +135,7 @@ static OwningOpRef<ModuleOp> getModule(MLIRContext &context,
   request.source = params;
   request.hyper = hyper;
   request.formats = formats;
+  request.scaling = scaling;
   request.groups.assign(groups.begin(), groups.end());
   request.classes.assign(classes.begin(), classes.end());
   for (const ::msamp::rt::SafetensorsView &view : file.tensors()) {
@@ -150,7 +162,7 @@ static LogicalResult checkOptions() {
   if (!input.empty())
     for (cl::Option *option : std::initializer_list<cl::Option *>{
              &params, &hyper, &formats, std::addressof<cl::Option>(groups),
-             std::addressof<cl::Option>(classes), &optLevel})
+             std::addressof<cl::Option>(classes), &optLevel, &scaling})
       if (option->getNumOccurrences())
         return fail("--" + option->ArgStr + " goes with --optimizer; " + input +
                     " says it itself");

@@ -14,17 +14,24 @@ using namespace msamp;
 using namespace msamp::rt;
 using Json = nlohmann::ordered_json;
 
-static const char usage[] = R"(usage: msamp-plan-dump PLAN [--json | --mlir]
+static const char usage[] =
+    R"(usage: msamp-plan-dump PLAN [--json | --mlir | --ptx [--arch=NAME]]
 
-  (default)  a summary for people
-  --json     everything but code, as JSON; "launches" are those of one step
-  --mlir     the optimizer and the fused launch
+  (default)      a summary for people
+  --json         everything but code, as JSON; "launches" are those of one step
+  --mlir         the optimizer and the fused launch
+  --ptx          the step's kernel as PTX, of the architecture that --arch names
+                 or else the one that runs on most
 )";
 
 static const char *phaseName(plan::Phase phase) {
   return phase == plan::Phase::Scalars  ? "scalars"
          : phase == plan::Phase::Reduce ? "reduce"
                                         : "store";
+}
+
+static const char *kindName(plan::ImageKind kind) {
+  return kind == plan::ImageKind::Ptx ? "PTX" : "cubin";
 }
 
 /// Bytes that one element of `classIndex` keeps, and that a step moves for it
@@ -88,10 +95,23 @@ static void printText(const Plan &plan, const std::string &path) {
                 Json(tensor.shape).dump().c_str(),
                 plan.classes[tensor.classIndex].c_str(),
                 plan.groups[tensor.group].name.c_str());
-  std::printf("\nnative code for %s, %zu bytes:\n", plan.target.c_str(),
-              plan.nativeObject.size());
-  for (const PlanKernel &kernel : plan.kernels)
-    std::printf("  %s\n", kernel.symbol.c_str());
+  if (!plan.nativeObject.empty()) {
+    std::printf("\nnative code for %s, %zu bytes:\n", plan.target.c_str(),
+                plan.nativeObject.size());
+    for (const PlanKernel &kernel : plan.kernels)
+      std::printf("  %s\n", kernel.symbol.c_str());
+  }
+  if (!plan.images.empty())
+    std::printf("\ndevice code, one launch a step:\n");
+  for (const PlanImage &image : plan.images) {
+    std::printf("  %s %s, %zu bytes; %u threads, %u blocks a multiprocessor",
+                image.arch.c_str(), kindName(image.info.kind), image.size,
+                image.info.threads, image.info.blocks_per_sm);
+    if (image.info.registers)
+      std::printf(", %u registers, %u bytes spilled", image.info.registers,
+                  image.info.spill_bytes);
+    std::printf("\n");
+  }
 }
 
 static Json toJson(const Plan &plan) {
@@ -132,9 +152,17 @@ static Json toJson(const Plan &plan) {
                                {"shape", tensor.shape},
                                {"class", plan.classes[tensor.classIndex]},
                                {"group", plan.groups[tensor.group].name}});
-  json["launches"] = Json::array({{{"backend", "cpu"},
-                                   {"phases", {"reduce", "store"}},
-                                   {"tensors", plan.tensors.size()}}});
+  json["launches"] = Json::array();
+  // All phases of all tensors are one launch, on every backend.
+  auto addLaunch = [&](const char *backend) {
+    json["launches"].push_back({{"backend", backend},
+                                {"phases", {"reduce", "store"}},
+                                {"tensors", plan.tensors.size()}});
+  };
+  if (!plan.nativeObject.empty())
+    addLaunch("cpu");
+  if (!plan.images.empty())
+    addLaunch("cuda");
   json["kernels"] = Json::array();
   for (const PlanKernel &kernel : plan.kernels)
     json["kernels"].push_back(
@@ -142,18 +170,56 @@ static Json toJson(const Plan &plan) {
          {"phase", phaseName(kernel.phase)},
          {"isa", plan::kIsaNames[static_cast<uint32_t>(kernel.isa)]}});
   json["native_object_bytes"] = plan.nativeObject.size();
+  json["images"] = Json::array();
+  for (const PlanImage &image : plan.images)
+    json["images"].push_back({{"arch", image.arch},
+                              {"kind", kindName(image.info.kind)},
+                              {"bytes", image.size},
+                              {"threads", image.info.threads},
+                              {"blocks_per_sm", image.info.blocks_per_sm},
+                              {"access_bytes", image.info.access_bytes},
+                              {"chunk_elements", image.info.chunk_elements},
+                              {"shared_bytes", image.info.shared_bytes},
+                              {"registers", image.info.registers},
+                              {"spill_bytes", image.info.spill_bytes}});
   return json;
 }
 
+/// Prints the PTX for `arch`; if that is empty, of the least architecture that
+/// is not for itself only.
+static Status printPtx(const Plan &plan, const std::string &arch) {
+  const PlanImage *best = nullptr;
+  std::string has;
+  for (const PlanImage &image : plan.images) {
+    if (image.info.kind != plan::ImageKind::Ptx)
+      continue;
+    has += (has.empty() ? "" : ", ") + image.arch;
+    bool isWanted = arch.empty() ? !image.info.is_exact : image.arch == arch;
+    if (isWanted && (!best || image.info.capability < best->info.capability))
+      best = &image;
+  }
+  if (!best)
+    return notFound(has.empty() ? "the plan has no device code"
+                                : "the plan has no PTX for " + arch +
+                                      ", only for " + has);
+  std::fwrite(plan.deviceCode.data() + best->offset, 1, best->size, stdout);
+  return {};
+}
+
 static int dump(int argc, char **argv) {
-  std::string path, mode;
+  std::string path, mode, arch;
   for (int index = 1; index < argc; ++index) {
     std::string argument = argv[index];
     if (argument == "--help" || argument == "-h") {
       std::fputs(usage, stdout);
       return 0;
     }
-    bool isMode = argument == "--json" || argument == "--mlir";
+    if (argument.rfind("--arch=", 0) == 0) {
+      arch = argument.substr(7);
+      continue;
+    }
+    bool isMode =
+        argument == "--json" || argument == "--mlir" || argument == "--ptx";
     std::string &target = isMode ? mode : path;
     if ((!isMode && argument.rfind("--", 0) == 0) || !target.empty()) {
       std::fprintf(stderr, "msamp-plan-dump: error: unexpected argument '%s'\n",
@@ -165,6 +231,10 @@ static int dump(int argc, char **argv) {
   std::shared_ptr<const Plan> plan;
   Status status = path.empty() ? invalidArgument("no plan is given; see --help")
                                : Plan::load(path, plan);
+  if (status.ok() && !arch.empty() && mode != "--ptx")
+    status = invalidArgument("--arch goes with --ptx");
+  if (status.ok() && mode == "--ptx")
+    status = printPtx(*plan, arch);
   if (!status.ok()) {
     std::fprintf(stderr, "msamp-plan-dump: error: %s\n",
                  status.message().c_str());
@@ -176,7 +246,7 @@ static int dump(int argc, char **argv) {
     std::puts(toJson(*plan)
                   .dump(2, ' ', false, Json::error_handler_t::replace)
                   .c_str());
-  else
+  else if (mode.empty())
     printText(*plan, path);
   if (std::fflush(stdout) == 0 && !std::ferror(stdout))
     return 0;

@@ -28,6 +28,9 @@ struct StepRequest {
   std::string source;
   /// "lr=1e-2,weight_decay=0.01", for every group.
   std::string hyper;
+  /// Where scales come from that formats do not say: of states, and of the
+  /// rest. (Only states have bounds.)
+  ScalingRecipe scaling = ScalingRecipe::Current;
   /// "weight=f32,master=none,first_moment=e4m3", for every tensor.
   std::string formats;
   /// "REGEX:weight_decay=0,lr=1e-4"; the first that matches a name wins.

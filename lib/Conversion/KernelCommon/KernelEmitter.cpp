@@ -207,6 +207,10 @@ void KernelEmitter::emitUniforms(llvm::function_ref<Value(UniformOp)> load) {
     if (auto store = dyn_cast<StoreOp>(op))
       addRole(store.getRole());
     if (auto reduce = dyn_cast<ReduceOp>(op)) {
+      if (findSource(reduce)) {
+        derivedReduces.push_back(reduce);
+        continue;
+      }
       if (isCountApart(reduce)) {
         countReduces.push_back(reduce);
         continue;
@@ -269,6 +273,61 @@ static Value getMagnitudeOf(ReduceOp reduce) {
       value.getInt() != 0x7FFFFFFF)
     return {};
   return bits.getIn();
+}
+
+/// The value before it was stored, if `reduce` is about the magnitude of what a
+/// value is in storage: an encode and decode, and uniform factors around them.
+static Value getUnstored(Value stored,
+                         llvm::function_ref<bool(Value)> isVarying) {
+  bool hasCast = false;
+  while (stored) {
+    Operation *op = stored.getDefiningOp();
+    if (isa_and_nonnull<DecodeOp, EncodeOp>(op)) {
+      hasCast = true;
+      stored = op->getOperand(0);
+    } else if (isa_and_nonnull<arith::MulFOp>(op) &&
+               !isVarying(op->getOperand(1))) {
+      stored = op->getOperand(0);
+    } else {
+      break;
+    }
+  }
+  return hasCast ? stored : Value();
+}
+
+/// The reduction whose maximum tells that of `reduce`, or null.
+ReduceOp KernelEmitter::findSource(ReduceOp reduce) {
+  Value magnitude = getMagnitudeOf(reduce);
+  auto isVarying = [&](Value value) { return !uniforms.contains(value); };
+  Value before = magnitude ? getUnstored(magnitude, isVarying) : Value();
+  if (!before)
+    return {};
+  for (ReduceOp candidate : varyingReduces)
+    if (getMagnitudeOf(candidate) == before)
+      return candidate;
+  return {};
+}
+
+Value KernelEmitter::emitDerived(ReduceOp reduce, ValueRange sums) {
+  ScalarBuilder a{builder, loc};
+  ReduceOp source = findSource(reduce);
+  Value largest =
+      sums[llvm::find(varyingReduces, source) - varyingReduces.begin()];
+  if (!largest.getType().isF32())
+    largest = a.bitcast(builder.getF32Type(), largest);
+  // From the value's magnitude to that of what is stored, op by op.
+  SmallVector<Operation *> steps;
+  Value before = getMagnitudeOf(source);
+  for (Value value = getMagnitudeOf(reduce); value != before;
+       value = value.getDefiningOp()->getOperand(0))
+    steps.push_back(value.getDefiningOp());
+  IRMapping mapping = uniforms;
+  mapping.map(before, largest);
+  for (Operation *step : llvm::reverse(steps))
+    emitPure(step, mapping, 1);
+  return a.binary<arith::AndIOp>(
+      a.bitcast(builder.getI32Type(), mapping.lookup(getMagnitudeOf(reduce))),
+      a.i32(0x7FFFFFFF));
 }
 
 SmallVector<Value> KernelEmitter::zeroSums(int64_t lanes) {
@@ -387,18 +446,18 @@ SmallVector<Value> KernelEmitter::emitElements(const IRMapping &mapping,
 }
 
 /// `sum` with the value of `reduce` in `lanes` lanes.
-Value KernelEmitter::reduceLanes(ReduceOp reduce, Value sum,
-                                 IRMapping &mapping, int64_t lanes) {
+Value KernelEmitter::reduceLanes(ReduceOp reduce, Value sum, IRMapping &mapping,
+                                 int64_t lanes) {
   ScalarBuilder a{builder, loc};
   bool isMax = reduce.getKind() == ReduceKind::Max;
   Value magnitude = traits.hasVectors ? Value() : getMagnitudeOf(reduce);
   if (!magnitude) {
     Value value = mapping.lookup(reduce.getValue());
     if (!traits.hasVectors && isa<VectorType>(value.getType()))
-      value = vector::ReductionOp::create(
-          builder, loc,
-          isMax ? vector::CombiningKind::MAXUI : vector::CombiningKind::ADD,
-          value);
+      value = vector::ReductionOp::create(builder, loc,
+                                          isMax ? vector::CombiningKind::MAXUI
+                                                : vector::CombiningKind::ADD,
+                                          value);
     return isMax ? a.binary<arith::MaxUIOp>(sum, value)
                  : a.binary<arith::AddIOp>(sum, value);
   }
@@ -436,8 +495,8 @@ Value KernelEmitter::emitCount(CountLossOp count, Value value, int64_t lanes) {
   auto constant = [&](uint32_t bits) {
     return lanes == 1 ? a.i32(bits) : a.splat(lanes, a.i32(bits));
   };
-  Value bits = a.binary<arith::AndIOp>(a.bitcast(i32, value),
-                                       constant(0x7FFFFFFF));
+  Value bits =
+      a.binary<arith::AndIOp>(a.bitcast(i32, value), constant(0x7FFFFFFF));
   Value isLost;
   if (count.getKind() == ResultKind::Flushed) {
     // Halving steps the exponent down by one. 0 < bits <= half as one signed
@@ -445,10 +504,9 @@ Value KernelEmitter::emitCount(CountLossOp count, Value value, int64_t lanes) {
     // everything else into a negative one.
     uint32_t halfSmallest =
         toSingleBits(APFloat::getSmallest(semantics)) - (1u << 23);
-    isLost = a.compare(
-        arith::CmpIPredicate::slt,
-        a.binary<arith::AddIOp>(bits, constant(0x7FFFFFFF)),
-        constant(0x80000000 + halfSmallest));
+    isLost = a.compare(arith::CmpIPredicate::slt,
+                       a.binary<arith::AddIOp>(bits, constant(0x7FFFFFFF)),
+                       constant(0x80000000 + halfSmallest));
   } else {
     isLost = a.compare(arith::CmpIPredicate::sgt, bits,
                        constant(toSingleBits(APFloat::getLargest(semantics))));
@@ -479,8 +537,7 @@ Value KernelEmitter::findSaturation(CountLossOp count, IRMapping &mapping,
           uniforms.contains(scaled.getRhs())) {
         // Scales are powers of two, so the limit is exact, or too low.
         Value scale = uniforms.lookup(scaled.getRhs());
-        return compare(
-            sum, arith::DivFOp::create(builder, loc, limit, scale));
+        return compare(sum, arith::DivFOp::create(builder, loc, limit, scale));
       }
   Value value = mapping.lookup(count.getValue()), found;
   for (int64_t lane = 0; lane < lanes; ++lane) {
@@ -488,15 +545,14 @@ Value KernelEmitter::findSaturation(CountLossOp count, IRMapping &mapping,
         lanes == 1
             ? value
             : vector::ExtractOp::create(builder, loc, value, lane).getResult();
-    Value isAbove =
-        compare(math::AbsFOp::create(builder, loc, element), limit);
+    Value isAbove = compare(math::AbsFOp::create(builder, loc, element), limit);
     found = found ? a.binary<arith::OrIOp>(found, isAbove) : isAbove;
   }
   return found;
 }
 
-/// Adds the counts of losses in `lanes` lanes. Packed codes are tested a word at
-/// a time for one that is zero, amaxes for one that is too large; values are
+/// Adds the counts of losses in `lanes` lanes. Packed codes are tested a word
+/// at a time for one that is zero, amaxes for one that is too large; values are
 /// looked at only where there is one.
 void KernelEmitter::emitGuardedCounts(IRMapping &mapping, ValueRange sums,
                                       int64_t lanes) {
@@ -505,8 +561,8 @@ void KernelEmitter::emitGuardedCounts(IRMapping &mapping, ValueRange sums,
   llvm::MapVector<unsigned, Value> topBits; // of codes, by their width
   Value isSuspicious;
   auto suspect = [&](Value isOne) {
-    isSuspicious = isSuspicious ? a.binary<arith::OrIOp>(isSuspicious, isOne)
-                                : isOne;
+    isSuspicious =
+        isSuspicious ? a.binary<arith::OrIOp>(isSuspicious, isOne) : isOne;
   };
   auto fieldsOf = [&](unsigned width) -> int64_t {
     return lanes == 1 ? 1 : 32 / width;
@@ -524,25 +580,24 @@ void KernelEmitter::emitGuardedCounts(IRMapping &mapping, ValueRange sums,
       continue;
     }
     unsigned width = count.getPayload().getType().getIntOrFloatBitWidth();
-    Value codes =
-        a.bitcast(withLanes(builder.getIntegerType(width), lanes),
-                  mapping.lookup(count.getPayload()));
+    Value codes = a.bitcast(withLanes(builder.getIntegerType(width), lanes),
+                            mapping.lookup(count.getPayload()));
     int64_t words = lanes / fieldsOf(width);
     codes = lanes == 1
                 ? arith::ExtUIOp::create(builder, loc, i32, codes).getResult()
-                : vector::BitCastOp::create(builder, loc,
-                                            VectorType::get({words}, i32),
-                                            codes)
+                : vector::BitCastOp::create(
+                      builder, loc, VectorType::get({words}, i32), codes)
                       .getResult();
-    // Adding 0x7F.. to a magnitude sets a field's topmost bit unless it is zero.
+    // Adding 0x7F.. to a magnitude sets a field's topmost bit unless it is
+    // zero.
     Value mask = a.i32(repeat((1u << (width - 1)) - 1, width));
     for (int64_t word = 0; word < words; ++word) {
-      Value code =
-          lanes == 1
-              ? codes
-              : vector::ExtractOp::create(builder, loc, codes, word).getResult();
-      Value set = a.binary<arith::AddIOp>(
-          a.binary<arith::AndIOp>(code, mask), mask);
+      Value code = lanes == 1
+                       ? codes
+                       : vector::ExtractOp::create(builder, loc, codes, word)
+                             .getResult();
+      Value set =
+          a.binary<arith::AddIOp>(a.binary<arith::AndIOp>(code, mask), mask);
       Value &all = topBits[width];
       all = all ? a.binary<arith::AndIOp>(all, set) : set;
     }
@@ -691,6 +746,9 @@ size_t KernelEmitter::getUniformIndex(UniformOp op) const {
   case UniformKind::History:
     kind = plan::RoleUniform::History;
     break;
+  case UniformKind::StoredAmax:
+    kind = plan::RoleUniform::StoredAmax;
+    break;
   }
   return plan::uniformIndex(numScalars, roleIndex.lookup(op.getName()), kind);
 }
@@ -705,6 +763,9 @@ size_t KernelEmitter::getResultIndex(ReduceOp op) const {
     break;
   case ResultKind::Scale:
     kind = plan::RoleResult::Scale;
+    break;
+  case ResultKind::Stored:
+    kind = plan::RoleResult::Stored;
     break;
   case ResultKind::Saturated:
     kind = plan::RoleResult::Saturated;

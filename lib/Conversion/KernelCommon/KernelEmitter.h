@@ -104,6 +104,11 @@ public:
   MutableArrayRef<ReduceOp> getCounts() { return countReduces; }
   /// Maxima of uniform values.
   ArrayRef<ReduceOp> getUniformReduces() const { return uniformReduces; }
+  /// Maxima of what values become in storage: storing is monotone, so each is
+  /// what the maximum of another reduction becomes.
+  MutableArrayRef<ReduceOp> getDerivedReduces() { return derivedReduces; }
+  /// Emits a derived maximum, as bits, from the `sums` over all elements.
+  Value emitDerived(ReduceOp reduce, ValueRange sums);
   Value getUniform(Value value) const { return uniforms.lookup(value); }
 
   size_t getRoleIndex(StringRef role) const { return roleIndex.lookup(role); }
@@ -118,6 +123,7 @@ private:
   Value findSaturation(CountLossOp count, IRMapping &mapping, ValueRange sums,
                        int64_t lanes);
   bool isCountApart(ReduceOp reduce) const;
+  ReduceOp findSource(ReduceOp reduce);
   Value reduceLanes(ReduceOp reduce, Value sum, IRMapping &mapping,
                     int64_t lanes);
   SmallVector<Value> packWords(HashOp hash, IRMapping &mapping, int64_t lanes);
@@ -135,7 +141,8 @@ private:
   llvm::StringMap<size_t> roleIndex;
   SmallVector<StringRef> roles;
   SmallVector<Operation *> varyingOps;
-  SmallVector<ReduceOp> varyingReduces, uniformReduces, countReduces;
+  SmallVector<ReduceOp> varyingReduces, uniformReduces, countReduces,
+      derivedReduces;
   /// Scalar values of everything that is uniform.
   IRMapping uniforms;
 };

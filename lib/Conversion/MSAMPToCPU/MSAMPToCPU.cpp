@@ -47,7 +47,8 @@ public:
       : traits(traits), function(function), builder(function.getContext()),
         loc(kernel.getLoc()),
         emitter(builder, kernel, optimizer,
-                {traits.hasFma, /*hasVectors=*/true, /*alignment=*/0}) {}
+                {traits.hasFma, /*hasVectors=*/true, /*alignment=*/0,
+                 /*addCount=*/nullptr, /*expand=*/nullptr}) {}
 
   void run() {
     Block *entry = function.addEntryBlock(builder);
@@ -98,10 +99,9 @@ private:
           };
           Value index =
               a.binary<arith::AddIOp>(function.getArgument(2), position);
-          scf::YieldOp::create(
-              builder, loc,
-              emitter.emitElements(mapping, load, address, index, lanes,
-                                   carried));
+          scf::YieldOp::create(builder, loc,
+                               emitter.emitElements(mapping, load, address,
+                                                    index, lanes, carried));
         });
     return SmallVector<Value>(loop.getResults());
   }
@@ -121,6 +121,8 @@ private:
   void combineResults(ArrayRef<Value> sums) {
     for (auto [reduce, sum] : llvm::zip(emitter.getReduces(), sums))
       combine(reduce, sum);
+    for (ReduceOp reduce : emitter.getDerivedReduces())
+      combine(reduce, emitter.emitDerived(reduce, sums));
     for (ReduceOp reduce : emitter.getUniformReduces())
       combine(reduce, emitter.getUniform(reduce.getValue()));
   }

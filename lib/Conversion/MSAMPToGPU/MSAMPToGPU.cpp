@@ -104,33 +104,30 @@ public:
 class KernelLowering {
 public:
   /// `counters` is shared memory with a row for each count, a place in it for
-  /// each thread.
+  /// each thread. A warp has `warpBytes` of `stagingMemory` to itself: others
+  /// may be at another kernel.
   KernelLowering(DeviceModule &device, KernelOp kernel, OptimizerOp optimizer,
                  int64_t lanes, const Tuning &tuning, LLVM::GlobalOp counters,
-                 LLVM::GlobalOp stagingMemory)
+                 LLVM::GlobalOp stagingMemory, uint32_t warpBytes)
       : device(device), lanes(lanes), chunkElements(tuning.chunkElements),
         builder(device.context), loc(kernel.getLoc()), a{builder, loc},
-        emitter(builder, kernel, optimizer,
-                {/*hasFma=*/true, /*hasVectors=*/false, /*alignment=*/16,
-                 [this](ReduceOp reduce, Value lost) {
-                   addCount(reduce, lost);
-                 },
-                 [this](Operation *op, ValueRange operands) {
-                   return guardedMath.emit(op, operands);
-                 }}),
-        guardedMath(builder),
-        counters(counters) {
+        emitter(
+            builder, kernel, optimizer,
+            {/*hasFma=*/true, /*hasVectors=*/false, /*alignment=*/16,
+             [this](ReduceOp reduce, Value lost) { addCount(reduce, lost); },
+             [this](Operation *op, ValueRange operands) {
+               return guardedMath.emit(op, operands);
+             }}),
+        guardedMath(builder), counters(counters) {
     uint32_t bytes = 0;
     for (auto load : kernel.getBody().front().getOps<LoadOp>()) {
       auto own = static_cast<uint32_t>(
           lanes * load.getType().getIntOrFloatBitWidth() / 8);
-      if (stagedRoles.count(load.getRole()))
-        continue;
       stagedRoles[load.getRole()] = {bytes, own};
       loadedRoles.push_back({load.getRole(), load.getType()});
-      bytes += tuning.threads * own;
+      bytes += static_cast<uint32_t>(kWarp) * own;
     }
-    staging = {tuning.stages, bytes, stagingMemory};
+    staging = {tuning.stages, bytes, warpBytes, stagingMemory};
     function = device.create(kernel.getSymName(), device.i64,
                              {device.pointer, device.pointer, device.i64}, loc);
     function.setLinkage(LLVM::Linkage::Internal);
@@ -179,11 +176,6 @@ public:
     LLVM::ReturnOp::create(builder, loc, loop.getResult(0));
   }
 
-  /// Bytes of shared memory that the kernel's copies need.
-  uint32_t getStagingBytes() const {
-    return staging.stages * staging.stageBytes;
-  }
-
 private:
   Value call(StringRef name, Type result, ArrayRef<Value> arguments) {
     return device.call(builder, loc, name, result, arguments);
@@ -199,24 +191,28 @@ private:
 
   Value loadUniform(UniformOp op, Value uniforms) {
     Type f32 = builder.getF32Type();
-    if (op.getKind() != UniformKind::Amax)
-      return a.load(
-          f32,
-          a.address(uniforms, f32,
-                    static_cast<int32_t>(emitter.getUniformIndex(op))),
-          4);
+    Value uniform =
+        a.load(f32,
+               a.address(uniforms, f32,
+                         static_cast<int32_t>(emitter.getUniformIndex(op))),
+               4);
+    bool isGradient =
+        op.getKind() == UniformKind::StoredAmax && op.getName() == kGradRole;
+    if (op.getKind() != UniformKind::Amax && !isGradient)
+      return uniform;
     // Where the reduce phase left it: the lower half of its result.
     size_t index = plan::resultIndex(emitter.getRoleIndex(op.getName()),
                                      plan::RoleResult::Amax);
-    return a.load(
+    Value found = a.load(
         f32, a.address(results, device.i64, static_cast<int32_t>(index)), 4);
+    return isGradient ? a.binary<arith::MaximumFOp>(uniform, found) : found;
   }
 
   /// This thread's own place for a count, in shared memory: a register would be
   /// held in vain through all the elements that lose nothing.
   Value getCounter(ReduceOp reduce) {
-    auto row = static_cast<int32_t>(
-        llvm::find(emitter.getCounts(), reduce) - emitter.getCounts().begin());
+    auto row = static_cast<int32_t>(llvm::find(emitter.getCounts(), reduce) -
+                                    emitter.getCounts().begin());
     Value base = LLVM::AddressOfOp::create(builder, loc, counters);
     Type rowType =
         cast<LLVM::LLVMArrayType>(counters.getGlobalType()).getElementType();
@@ -265,8 +261,7 @@ private:
     Value base = a.binary<arith::AddIOp>(chunkBegin, first);
     IRMapping mapping = emitter.splatUniforms(lanes);
     for (unsigned ahead = 0; ahead + 1 < staging.stages; ++ahead)
-      emitCopies(base,
-                 a.binary<arith::AddIOp>(begin, a.i64(ahead * stride)),
+      emitCopies(base, a.binary<arith::AddIOp>(begin, a.i64(ahead * stride)),
                  vectors, a.i32(ahead * staging.stageBytes));
     SmallVector<Value> carried(sums);
     // Where in shared memory this vector is, and where the next copies go.
@@ -292,9 +287,9 @@ private:
                   op, getStaged(op.getRole(), stage, offset * size), count,
                   static_cast<unsigned>(std::min<int64_t>(16, count * size)));
             };
-            SmallVector<Value> results = emitter.emitElements(
-                mapping, load, address, index, lanes,
-                values.take_front(sums.size()));
+            SmallVector<Value> results =
+                emitter.emitElements(mapping, load, address, index, lanes,
+                                     values.take_front(sums.size()));
             results.push_back(nextStage(stage));
             results.push_back(nextStage(copies));
             scf::YieldOp::create(builder, loc, results);
@@ -304,11 +299,9 @@ private:
   }
 
   Value nextStage(Value stage) {
-    Value next =
-        a.binary<arith::AddIOp>(stage, a.i32(staging.stageBytes));
-    Value isLast =
-        a.compare(arith::CmpIPredicate::eq, next,
-                  a.i32(staging.stages * staging.stageBytes));
+    Value next = a.binary<arith::AddIOp>(stage, a.i32(staging.stageBytes));
+    Value isLast = a.compare(arith::CmpIPredicate::eq, next,
+                             a.i32(staging.stages * staging.stageBytes));
     return a.select(isLast, a.i32(0), next);
   }
 
@@ -316,10 +309,14 @@ private:
   /// on.
   Value getStaged(StringRef role, Value stage, int64_t offset) {
     auto [begin, bytes] = stagedRoles.lookup(role);
+    Value warp = a.binary<arith::ShRUIOp>(thread, a.i32(5));
+    Value laneOfWarp = a.binary<arith::AndIOp>(thread, a.i32(kWarp - 1));
+    Value own = a.binary<arith::AddIOp>(
+        a.binary<arith::MulIOp>(warp, a.i32(staging.warpBytes)),
+        a.binary<arith::MulIOp>(laneOfWarp, a.i32(bytes)));
     Value place = a.binary<arith::AddIOp>(
         stage, a.binary<arith::AddIOp>(
-                   a.binary<arith::MulIOp>(thread, a.i32(bytes)),
-                   a.i32(static_cast<uint32_t>(begin + offset))));
+                   own, a.i32(static_cast<uint32_t>(begin + offset))));
     Value memory = LLVM::AddressOfOp::create(builder, loc, staging.memory);
     return a.address(memory, builder.getI8Type(), place);
   }
@@ -327,31 +324,29 @@ private:
   /// Copies the vector at `position` of the chunk, if there is one, to `stage`.
   /// Always ends a group of copies, so that groups and vectors count alike.
   void emitCopies(Value base, Value position, Value vectors, Value stage) {
-    Value isThere =
-        a.compare(arith::CmpIPredicate::slt, position, vectors);
-    scf::IfOp::create(
-        builder, loc, isThere, [&](OpBuilder &nested, Location) {
-          within(nested, [&] {
-            Value index = a.binary<arith::AddIOp>(base, position);
-            for (auto &[role, type] : loadedRoles) {
-              Value source =
-                  a.address(payloads.lookup(role), asInteger(type), index);
-              auto bytes = stagedRoles.lookup(role).second;
-              for (uint32_t offset = 0; offset < bytes; offset += 16) {
-                uint32_t size = std::min<uint32_t>(16, bytes - offset);
-                NVVM::CpAsyncOp::create(
-                    builder, loc, getStaged(role, stage, offset),
-                    a.address(source, builder.getI8Type(),
-                              static_cast<int32_t>(offset)),
-                    size,
-                    size == 16 ? NVVM::LoadCacheModifierKind::CG
-                               : NVVM::LoadCacheModifierKind::CA,
-                    Value());
-              }
-            }
-            scf::YieldOp::create(builder, loc);
-          });
-        });
+    Value isThere = a.compare(arith::CmpIPredicate::slt, position, vectors);
+    scf::IfOp::create(builder, loc, isThere, [&](OpBuilder &nested, Location) {
+      within(nested, [&] {
+        Value index = a.binary<arith::AddIOp>(base, position);
+        for (auto &[role, type] : loadedRoles) {
+          Value source =
+              a.address(payloads.lookup(role), asInteger(type), index);
+          auto bytes = stagedRoles.lookup(role).second;
+          for (uint32_t offset = 0; offset < bytes; offset += 16) {
+            uint32_t size = std::min<uint32_t>(16, bytes - offset);
+            NVVM::CpAsyncOp::create(
+                builder, loc, getStaged(role, stage, offset),
+                a.address(source, builder.getI8Type(),
+                          static_cast<int32_t>(offset)),
+                size,
+                size == 16 ? NVVM::LoadCacheModifierKind::CG
+                           : NVVM::LoadCacheModifierKind::CA,
+                Value());
+          }
+        }
+        scf::YieldOp::create(builder, loc);
+      });
+    });
     NVVM::CpAsyncCommitGroupOp::create(builder, loc);
   }
 
@@ -376,10 +371,9 @@ private:
               return emitter.emitLoad(
                   op, address(op.getRole(), asInteger(op.getType())), 1);
             };
-            scf::YieldOp::create(
-                builder, loc,
-                emitter.emitElements(mapping, load, address, index, 1,
-                                     carried));
+            scf::YieldOp::create(builder, loc,
+                                 emitter.emitElements(mapping, load, address,
+                                                      index, 1, carried));
           });
         });
     return SmallVector<Value>(loop.getResults());
@@ -396,6 +390,8 @@ private:
         call("msamp_flush_overflow", {}, {step, tensor, sum});
       flush(reduce, sum);
     }
+    for (ReduceOp reduce : emitter.getDerivedReduces())
+      flush(reduce, emitter.emitDerived(reduce, sums));
     for (ReduceOp count : emitter.getCounts())
       flush(count, a.load(device.i32, getCounter(count), 4));
     for (ReduceOp reduce : emitter.getUniformReduces())
@@ -415,11 +411,12 @@ private:
     call("msamp_flush_sum", {}, {result, value});
   }
 
-  /// Shared memory for copies: a ring of stages, in each of which every role
-  /// has a vector for every thread of the block.
+  /// Shared memory for copies: for each warp a ring of stages, in each of which
+  /// every role has a vector for every lane.
   struct Staging {
     uint32_t stages;
     uint32_t stageBytes;
+    uint32_t warpBytes;
     LLVM::GlobalOp memory;
   };
 
@@ -536,21 +533,31 @@ struct ConvertMSAMPToGPU
         LLVM::LLVMArrayType::get(builder.getI8Type(), 0), /*isConstant=*/false,
         LLVM::Linkage::External, "staging", Attribute(), /*alignment=*/16,
         /*addrSpace=*/3);
-    uint32_t stagingBytes = 0;
     SymbolTable classes(layout);
-    for (auto kernel : launch.getKernels().front().getOps<KernelOp>()) {
-      auto storageClass =
-          classes.lookup<StorageClassOp>(kernel.getStorageClass());
-      KernelLowering lowering(
-          device, kernel, optimizer,
-          getLanes(storageClass, optimizer, tuning.accessBytes), tuning,
-          counters, staging);
-      lowering.run();
-      stagingBytes = std::max(stagingBytes, lowering.getStagingBytes());
-    }
-    setNumber("msamp.shared_bytes", stagingBytes);
+    auto lanesOf = [&](KernelOp kernel) {
+      return getLanes(classes.lookup<StorageClassOp>(kernel.getStorageClass()),
+                      optimizer, tuning.accessBytes);
+    };
+    uint32_t warpBytes = 0;
+    for (auto kernel : launch.getKernels().front().getOps<KernelOp>())
+      warpBytes = std::max(
+          warpBytes, tuning.stages * getStageBytes(kernel, lanesOf(kernel)));
+    for (auto kernel : launch.getKernels().front().getOps<KernelOp>())
+      KernelLowering(device, kernel, optimizer, lanesOf(kernel), tuning,
+                     counters, staging, warpBytes)
+          .run();
+    setNumber("msamp.shared_bytes", warpBytes * tuning.threads / kWarp);
     emitDispatch(device, launch, layout);
     return success();
+  }
+
+  /// Bytes that a warp of `kernel` copies at once.
+  static uint32_t getStageBytes(KernelOp kernel, int64_t lanes) {
+    uint32_t bytes = 0;
+    for (auto load : kernel.getBody().front().getOps<LoadOp>())
+      bytes += static_cast<uint32_t>(
+          kWarp * lanes * load.getType().getIntOrFloatBitWidth() / 8);
+    return bytes;
   }
 
   /// Shared memory for the counts of the kernel that has the most.
@@ -562,13 +569,13 @@ struct ConvertMSAMPToGPU
           most,
           llvm::range_size(kernel.getBody().front().getOps<CountLossOp>()));
     OpBuilder builder = OpBuilder::atBlockEnd(device.module.getBody());
-    auto type = LLVM::LLVMArrayType::get(
-        LLVM::LLVMArrayType::get(device.i32, threads),
-        static_cast<unsigned>(most));
-    return LLVM::GlobalOp::create(
-        builder, launch.getLoc(), type, /*isConstant=*/false,
-        LLVM::Linkage::Internal, "counters", Attribute(), /*alignment=*/4,
-        /*addrSpace=*/3);
+    auto type =
+        LLVM::LLVMArrayType::get(LLVM::LLVMArrayType::get(device.i32, threads),
+                                 static_cast<unsigned>(most));
+    return LLVM::GlobalOp::create(builder, launch.getLoc(), type,
+                                  /*isConstant=*/false, LLVM::Linkage::Internal,
+                                  "counters", Attribute(), /*alignment=*/4,
+                                  /*addrSpace=*/3);
   }
 
   void overrideTuning(Tuning &tuning) const {

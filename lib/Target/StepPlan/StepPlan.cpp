@@ -99,8 +99,9 @@ plan::Storage getStorage(StorageAttr storage) {
   result.dtype = getDType(storage.getPayload());
   result.saturate = storage.getOverflow() == Overflow::Saturate;
   if (storage.isScaled()) {
-    result.scaling =
-        storage.isDelayed() ? plan::Scaling::Delayed : plan::Scaling::Current;
+    result.scaling = storage.isDelayed()   ? plan::Scaling::Delayed
+                     : storage.isBounded() ? plan::Scaling::Bounded
+                                           : plan::Scaling::Current;
     result.history = static_cast<uint32_t>(storage.getScaling().getHistory());
   }
   return result;
@@ -135,7 +136,8 @@ private:
     for (auto [index, name] : llvm::enumerate(optimizer.getRoles()))
       roles.push_back({writer.addString(name),
                        static_cast<plan::RoleKind>(std::min<size_t>(index, 3)),
-                       0});
+                       index >= 3 && optimizer.getState(index - 3).getRange() ==
+                                         StateRange::NonNegative});
     writer.addSection(plan::SectionKind::Roles, roles);
     SmallVector<plan::Hyper> hypers;
     for (auto hyper : optimizer.getHyper().getAsRange<HyperAttr>())

@@ -294,10 +294,9 @@ public:
     uint64_t address = stepTable.address();
     void *arguments[] = {&address};
     return deviceMemory.check(
-        driver->LaunchCooperativeKernel(function, numBlocks, 1, 1,
-                                        image->info.threads, 1, 1,
-                                        image->info.shared_bytes,
-                                        deviceMemory.stream, arguments),
+        driver->LaunchCooperativeKernel(
+            function, numBlocks, 1, 1, image->info.threads, 1, 1,
+            image->info.shared_bytes, deviceMemory.stream, arguments),
         "cannot launch " + std::to_string(numBlocks) + " blocks of " +
             std::to_string(image->info.threads) + " threads");
   }
@@ -308,6 +307,13 @@ public:
                     reinterpret_cast<const void *>(reportTable.address()),
                     sizeof(report))
         .withContext("step");
+  }
+
+  Status setStoredAmax(size_t index,
+                       const std::vector<float> &values) override {
+    return deviceMemory.copyFromHost(
+        storedTable.at(index * values.size() * sizeof(float)), values.data(),
+        values.size() * sizeof(float));
   }
 
   Status forgetResults(const std::vector<size_t> &tensors) override {
@@ -466,6 +472,8 @@ private:
         resultTable.reserve(numTensors * results * sizeof(uint64_t)));
     MSAMP_RETURN_IF_ERROR(
         committedTable.reserve(numTensors * results * sizeof(uint64_t)));
+    MSAMP_RETURN_IF_ERROR(
+        storedTable.reserve(numTensors * numRoles * sizeof(float)));
     MSAMP_RETURN_IF_ERROR(reportTable.reserve(sizeof(plan::DeviceReport)));
     MSAMP_RETURN_IF_ERROR(stepTable.reserve(sizeof(plan::DeviceStep)));
     MSAMP_RETURN_IF_ERROR(gradAmaxTable.reserve(numTensors * sizeof(float)));
@@ -476,6 +484,7 @@ private:
     step.uniforms = uniformTable.address();
     step.results = resultTable.address();
     step.committed = committedTable.address();
+    step.stored = storedTable.address();
     step.report = reportTable.address();
     step.grad_scale_value = 1.0;
     step.num_roles = static_cast<uint32_t>(numRoles);
@@ -554,7 +563,7 @@ private:
       storageTable{deviceMemory}, hyperTable{deviceMemory},
       gradAmaxTable{deviceMemory}, uniformTable{deviceMemory},
       resultTable{deviceMemory}, committedTable{deviceMemory},
-      reportTable{deviceMemory};
+      storedTable{deviceMemory}, reportTable{deviceMemory};
 };
 
 } // namespace

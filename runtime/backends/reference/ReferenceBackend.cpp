@@ -3,6 +3,7 @@
 // often as it likes, one element at a time.
 
 #include "backends/Backend.h"
+#include "backends/reference/Bounds.h"
 #include "backends/reference/Interpreter.h"
 #include "core/Fingerprint.h"
 #include "core/Formats.h"
@@ -45,6 +46,7 @@ public:
   }
 
   void store() {
+    findBounds();
     // All new values first: a weight's scale needs the whole stored master.
     size_t numResults = 1 + plan.roles.size() - firstState;
     std::vector<std::vector<float>> values(
@@ -96,6 +98,23 @@ private:
                : value;
   }
 
+  /// Bounds of the body's results before any element is looked at.
+  void findBounds() {
+    std::vector<Interval> arguments;
+    auto add = [&](size_t role) {
+      float largest = uniform(role, RoleUniform::StoredAmax);
+      bool isNonNegative = plan.roles[role].isNonNegative;
+      arguments.push_back({isNonNegative ? 0.0f : -largest, largest});
+    };
+    add(paramRole);
+    add(gradRole);
+    for (size_t role = firstState; role < plan.roles.size(); ++role)
+      add(role);
+    for (size_t index = 0; index < plan.numScalars; ++index)
+      arguments.push_back({task.uniforms[index], task.uniforms[index]});
+    bounds = boundResults(plan, arguments);
+  }
+
   /// Runs the optimizer's body on element `i`.
   void update(uint64_t i, float grad) {
     program.argument(0) = bitsOf(load(paramRole, i));
@@ -114,7 +133,8 @@ private:
     const plan::Storage &storage = plan.storage(task.classIndex, role);
     newScale = 1.0f;
     bool isScaled = storage.scaling != plan::Scaling::None;
-    if (isScaled) {
+    // An empty tensor keeps its scale.
+    if (isScaled && !values.empty()) {
       uint32_t amax = 0;
       for (float value : values)
         amax = std::max(amax, magnitudeBits(value));
@@ -122,6 +142,8 @@ private:
       if (storage.scaling == plan::Scaling::Delayed &&
           uniform(role, RoleUniform::History) >= 0.0f)
         basis = uniform(role, RoleUniform::History);
+      if (storage.scaling == plan::Scaling::Bounded)
+        basis = bounds[role - firstState + 1];
       newScale = computeScale(basis, uniform(role, RoleUniform::OldScale),
                               storage.dtype);
       maximize(role, RoleResult::Amax, amax);
@@ -131,8 +153,14 @@ private:
     float halfSmallest = 0.5f * smallestPositive(storage.dtype);
     for (uint64_t i = 0; i < task.numElements; ++i) {
       float value = isScaled ? values[i] * newScale : values[i];
-      storeCode(storage.dtype, task.operands[role], i,
-                rt::encode(storage.dtype, value, storage.saturate));
+      uint32_t code = rt::encode(storage.dtype, value, storage.saturate);
+      storeCode(storage.dtype, task.operands[role], i, code);
+      if (plan.hasBounds(task.classIndex) &&
+          (role == paramRole || role >= firstState)) {
+        float meant = rt::decode(storage.dtype, code);
+        maximize(role, RoleResult::Stored,
+                 magnitudeBits(isScaled ? meant * (1.0f / newScale) : meant));
+      }
       if (!isScaled)
         continue;
       // A current scale is chosen so that nothing saturates.
@@ -149,6 +177,7 @@ private:
   Interpreter program;
   size_t paramRole;
   float newScale = 1.0f;
+  std::vector<float> bounds; // by result of the body
 };
 
 class ReferenceBackend : public Backend {

@@ -79,6 +79,8 @@ struct DeviceStep {
   uint64_t results;    // uint64_t[num_tensors][results]; see RoleResult
   uint64_t committed;  // the same by DeviceTensor::index, of the last step
                        // that was applied to the tensor
+  uint64_t stored;     // float[tensors of the plan][num_roles]: the largest
+                       // magnitudes that bounds start from
   uint64_t chunks;     // DeviceChunk[num_chunks]
   uint64_t grad_scale; // float, or 0: grad_scale_value is it
   uint64_t found_inf;  // float, not 0 if the step is to be skipped; or 0
@@ -96,7 +98,7 @@ struct DeviceStep {
   uint32_t any_sweep;       // some tensor needs the reduce phase
   uint32_t next_chunk[2];   // of the reduce and the store sweep
 };
-static_assert(sizeof(DeviceStep) == 144);
+static_assert(sizeof(DeviceStep) == 152);
 
 } // namespace msamp::plan
 

@@ -86,7 +86,7 @@ enum class RoleKind : uint32_t {
 struct Role {
   StringRef name;
   RoleKind kind;
-  uint32_t reserved;
+  uint32_t is_nonnegative; // 1: a state that holds no negative numbers
 };
 
 struct Hyper {
@@ -113,7 +113,12 @@ enum class DType : uint32_t {
   E5M2 = 5,
 };
 
-enum class Scaling : uint32_t { None = 0, Current = 1, Delayed = 2 };
+enum class Scaling : uint32_t {
+  None = 0,
+  Current = 1,
+  Delayed = 2,
+  Bounded = 3
+};
 
 struct Storage {
   DType dtype;
@@ -230,28 +235,31 @@ using ScalarsFn = void (*)(int64_t step, const double *hyper, float *scalars);
 using PhaseFn = void (*)(void *const *operands, const float *uniforms,
                          uint64_t index, int64_t count, uint64_t *results);
 
-/// Uniforms: the scalars, then four values a role.
+/// Uniforms: the scalars, then these values of each role; msamp.uniform says
+/// what they are.
 enum class RoleUniform : uint32_t {
   ScaleInv = 0, // of the gradient: divided by the loss scale
   OldScale = 1,
   Amax = 2,
   History = 3,
+  StoredAmax = 4,
 };
-inline constexpr uint32_t kUniformsPerRole = 4;
+inline constexpr uint32_t kUniformsPerRole = 5;
 
 inline constexpr size_t uniformIndex(size_t numScalars, size_t role,
                                      RoleUniform kind) {
   return numScalars + role * kUniformsPerRole + static_cast<size_t>(kind);
 }
 
-/// Results: four values a role, then the fingerprint.
+/// Results: these values of each role, then the fingerprint.
 enum class RoleResult : uint32_t {
   Amax = 0,      // f32 bits; maximum
   Scale = 1,     // f32 bits; maximum (all elements agree)
-  Saturated = 2, // sum
-  Flushed = 3,   // sum
+  Stored = 2,    // f32 bits of the largest magnitude stored; maximum
+  Saturated = 3, // sum
+  Flushed = 4,   // sum
 };
-inline constexpr uint32_t kResultsPerRole = 4;
+inline constexpr uint32_t kResultsPerRole = 5;
 
 inline constexpr size_t resultIndex(size_t role, RoleResult kind) {
   return role * kResultsPerRole + static_cast<size_t>(kind);
@@ -289,7 +297,7 @@ struct DeviceImage {
   uint32_t registers;      // of a thread, by ptxas; 0 if not assembled
   uint32_t spill_bytes;    // likewise
   uint32_t shared_bytes;   // of a block, beside what the kernel declares
-  uint64_t offset; // into DeviceCode
+  uint64_t offset;         // into DeviceCode
   uint64_t size;
 };
 static_assert(sizeof(DeviceImage) == 64);

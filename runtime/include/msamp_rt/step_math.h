@@ -29,6 +29,15 @@ constexpr bool isFinite(double value) {
          0x7FF0000000000000;
 }
 
+/// Largest finite value of a format.
+constexpr float formatLargest(DType dtype) {
+  return dtype == DType::E4M3   ? 448.0f
+         : dtype == DType::E5M2 ? 57344.0f
+         : dtype == DType::F16  ? 65504.0f
+         : dtype == DType::BF16 ? floatOf(0x7F7F0000)
+                                : floatOf(0x7F7FFFFF);
+}
+
 /// Whether `value` can be a stored scale_inv: a positive power of two.
 constexpr bool isPowerOfTwo(float value) {
   uint32_t bits = bitsOf(value);
@@ -38,6 +47,17 @@ constexpr bool isPowerOfTwo(float value) {
 /// What multiplies a decoded gradient: its scale_inv without the loss scale.
 constexpr float gradScaleInv(float scaleInv, double gradScale) {
   return static_cast<float>(static_cast<double>(scaleInv) / gradScale);
+}
+
+/// The largest magnitude that a gradient may have for all that is known before
+/// it is looked at; 0 if nothing is (`gradAmax` is negative then). Of a scaled
+/// one its scale tells, so the bound is the same whether the amax is known.
+constexpr float largestGradient(const Storage &storage, float gradAmax,
+                                float scaleInv) {
+  float largest = storage.scaling == Scaling::None
+                      ? (gradAmax > 0.0f ? gradAmax : 0.0f)
+                      : formatLargest(storage.dtype);
+  return floatOf(magnitudeBits(largest * scaleInv));
 }
 
 /// Whether a gradient of which only the amax is known cannot overflow when its

@@ -39,8 +39,9 @@ ScalingAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "delayed scaling needs a history of 1 to 1024 steps, "
                           "got "
                        << history;
-  if (recipe == ScalingRecipe::Current && history != 0)
-    return emitError() << "current scaling has no history, got " << history;
+  if (recipe != ScalingRecipe::Delayed && history != 0)
+    return emitError() << stringifyScalingRecipe(recipe)
+                       << " scaling has no history, got " << history;
   return success();
 }
 

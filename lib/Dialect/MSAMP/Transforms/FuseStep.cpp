@@ -8,6 +8,7 @@
 // Kernels are still whole: a scale may depend on a reduction over the values
 // that it scales. msamp-split-phases takes that apart.
 
+#include "RangeAnalysis.h"
 #include "msamp/Dialect/MSAMP/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -49,8 +50,15 @@ public:
     // An amax is emitted where a scale needs it.
   }
 
-  /// Emits the fingerprint of all that was stored.
+  /// Whether a scale was asked for that the body gives no bound for; an error
+  /// has been reported.
+  bool hasFailed() const { return failed; }
+
+  /// Emits the fingerprint of all that was stored, and what bounds of the next
+  /// step start from.
   void finish() {
+    if (hasBounds())
+      reportStored();
     SmallVector<Value> payloads;
     for (StringRef role : optimizer.getRoles())
       if (Value payload = stored.lookup(role))
@@ -199,21 +207,106 @@ private:
     StorageAttr storage = storageClass.getStorage(bundleRole);
     if (!storage || !storage.isScaled())
       return {};
-    Value amax = emitAmax(
-        computeScale.getAmax().getDefiningOp<AmaxOp>().getInput(), bundleRole);
+    Value wide = computeScale.getAmax().getDefiningOp<AmaxOp>().getInput();
+    if (storage.isBounded())
+      return reportScale(emitBoundedScale(wide, bundleRole, storage),
+                         bundleRole);
+    Value amax = emitAmax(wide, bundleRole);
     if (storage.isDelayed()) {
       Value history = uniform(UniformKind::History, bundleRole);
       Value isFull = arith::CmpFOp::create(
           builder, loc, arith::CmpFPredicate::OGE, history, constant(0.0f));
       amax = arith::SelectOp::create(builder, loc, isFull, history, amax);
     }
-    Value scale =
-        ComputeScaleOp::create(builder, loc, builder.getF32Type(), amax,
-                               uniform(UniformKind::OldScale, bundleRole),
-                               TypeAttr::get(storage.getPayload()));
-    reduce(ReduceKind::Max, toBits(scale), ReduceScope::Tensor,
-           ResultKind::Scale, bundleRole);
+    return reportScale(computeScaleFrom(amax, bundleRole, storage), bundleRole);
+  }
+
+  Value computeScaleFrom(Value amax, StringRef role, StorageAttr storage) {
+    return ComputeScaleOp::create(builder, loc, builder.getF32Type(), amax,
+                                  uniform(UniformKind::OldScale, role),
+                                  TypeAttr::get(storage.getPayload()));
+  }
+
+  Value reportScale(Value scale, StringRef role) {
+    if (scale)
+      reduce(ReduceKind::Max, toBits(scale), ReduceScope::Tensor,
+             ResultKind::Scale, role);
     return scale;
+  }
+
+  /// A scale from a bound on `wide`, a result of the body. Its amax is reported
+  /// all the same, by the pass that stores.
+  Value emitBoundedScale(Value wide, StringRef role, StorageAttr storage) {
+    reduce(ReduceKind::Max, magnitudeBits(elements.lookup(wide)),
+           ReduceScope::Tensor, ResultKind::Amax, role);
+    auto update = wide.getDefiningOp<UpdateOp>();
+    Operation *culprit = nullptr;
+    Value bound;
+    if (update) {
+      RangeAnalysis ranges(builder, loc, optimizer.getBody().front(),
+                           getInputRanges(update));
+      size_t index = cast<OpResult>(wide).getResultNumber();
+      bound = ranges.getBound(
+          optimizer.getBody().front().getTerminator()->getOperand(index),
+          culprit);
+    }
+    if (bound)
+      return computeScaleFrom(bound, role, storage);
+    failed = true;
+    InFlightDiagnostic diagnostic = storageClass.emitOpError()
+                                    << "@" << storageClass.getSymName()
+                                    << " scales '" << role
+                                    << "' by a bound, but there is none; use "
+                                       "current or delayed scaling";
+    if (culprit)
+      diagnostic.attachNote(culprit->getLoc())
+          << "this op's result has no bound";
+    else
+      diagnostic.attachNote(wide.getLoc())
+          << "its values are not a result of the optimizer";
+    return {};
+  }
+
+  /// Where the arguments of the optimizer's body lie.
+  SmallVector<Interval> getInputRanges(UpdateOp update) {
+    SmallVector<Interval> ranges;
+    for (Value input : update.getInputs()) {
+      StringRef role = getRole(input.getDefiningOp<DequantizeOp>().getInput());
+      Value largest = uniform(UniformKind::StoredAmax, role);
+      bool isNonNegative = false;
+      for (auto state : optimizer.getStates().getAsRange<StateAttr>())
+        isNonNegative |= state.getName() == role &&
+                         state.getRange() == StateRange::NonNegative;
+      Value least = isNonNegative
+                        ? constant(0.0f)
+                        : arith::NegFOp::create(builder, loc, largest);
+      ranges.push_back({least, largest});
+    }
+    size_t numScalars =
+        optimizer.getBody().front().getNumArguments() - ranges.size();
+    for (size_t index = 0; index < numScalars; ++index)
+      ranges.push_back(Interval::exactly(
+          uniform(UniformKind::Scalar, std::to_string(index))));
+    return ranges;
+  }
+
+  bool hasBounds() {
+    return llvm::any_of(optimizer.getRoles(), [&](StringRef role) {
+      StorageAttr storage = storageClass.getStorage(role);
+      return storage && storage.isBounded();
+    });
+  }
+
+  /// Reports the largest magnitude stored for each role that the body reads.
+  void reportStored() {
+    for (StringRef role : optimizer.getRoles()) {
+      Value value = storedValues.lookup(role);
+      bool isRead =
+          role != kWeightRole || storageClass.getParamRole() == kWeightRole;
+      if (value && isRead)
+        reduce(ReduceKind::Max, magnitudeBits(value), ReduceScope::Tensor,
+               ResultKind::Stored, role);
+    }
   }
 
   Value encode(Value value, StorageAttr storage) {
@@ -234,12 +327,15 @@ private:
     Value payload = encode(value, storage);
     StoreOp::create(builder, loc, payload, role);
     stored[role] = payload;
+    if (hasBounds())
+      storedValues[role] = reread(payload, scale);
     if (scale)
       countLosses(value, payload, storage, role);
   }
 
-  /// Counts elements that the format cannot hold. Under current scaling nothing
-  /// saturates, unless amax itself is not finite, so only flushed ones are.
+  /// Counts elements that the format cannot hold. Under current and bounded
+  /// scaling nothing saturates, unless amax itself is not finite, so only
+  /// flushed ones are.
   void countLosses(Value scaled, Value payload, StorageAttr storage,
                    StringRef role) {
     auto count = [&](ResultKind kind) {
@@ -261,6 +357,9 @@ private:
   llvm::DenseMap<Value, Value> elements;
   llvm::DenseMap<Value, Value> amaxes;
   llvm::StringMap<Value> stored;
+  /// What the stored payloads mean; where bounds need it.
+  llvm::StringMap<Value> storedValues;
+  bool failed = false;
 };
 
 //===----------------------------------------------------------------------===//
@@ -378,6 +477,8 @@ struct FuseStep : public mlir::msamp::impl::FuseStepBase<FuseStep> {
       for (Operation &op : function.getBody().front().without_terminator())
         emitter.emit(&op);
       emitter.finish();
+      if (emitter.hasFailed())
+        return failure();
       remarkFused(kernel, function, count);
     }
     symbols.erase(function);

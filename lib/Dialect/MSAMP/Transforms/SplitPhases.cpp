@@ -120,6 +120,12 @@ struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
     return success();
   }
 
+  /// Whether no op uses a tensor's amax. (The gradient's decides on the step.)
+  static bool isOnlyReported(ReduceOp reduce) {
+    return reduce.getResult().use_empty() &&
+           reduce.getScope() == ReduceScope::Tensor;
+  }
+
   /// Walks `kernel` and its copy in step, calling `handle` with each reduction
   /// of the copy and the value that it has in the original.
   static void forEachReduce(KernelOp copy, KernelOp kernel,
@@ -140,9 +146,10 @@ struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
                                    function_ref<bool(ReduceOp)> isWanted) {
     SmallVector<Operation *> dropped;
     forEachReduce(copy, kernel, [&](ReduceOp reduce, Value value) {
-      // Reports of values that a scale already went into are the store phase's.
+      // Reports of values that a scale already went into are the store phase's,
+      // and so is what nothing waits for.
       if (reduce.getMeaning() != ResultKind::Amax || !isWanted(reduce) ||
-          !dependence.varying.contains(value) ||
+          isOnlyReported(reduce) || !dependence.varying.contains(value) ||
           dependence.reduced.contains(value))
         dropped.push_back(reduce);
     });
@@ -168,7 +175,7 @@ struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
         reduce.getResult().replaceAllUsesWith(reduce.getValue());
         return;
       }
-      if (reduce.getMeaning() != ResultKind::Amax)
+      if (reduce.getMeaning() != ResultKind::Amax || isOnlyReported(reduce))
         return;
       StringRef role = *reduce.getRole();
       if (!reduce.getResult().use_empty()) {

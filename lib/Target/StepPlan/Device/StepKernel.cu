@@ -137,6 +137,11 @@ DEVICE const Storage &storageOf(const DeviceStep *step, uint32_t storageClass,
       step->storages)[storageClass * step->num_roles + role];
 }
 
+/// By role, of a tensor of the plan.
+DEVICE float *storedRow(const DeviceStep *step, const DeviceTensor &row) {
+  return pointer<float>(step->stored) + uint64_t(row.index) * step->num_roles;
+}
+
 // What generated code asks of a tensor.
 EXPORT uint64_t msamp_num_elements(DeviceStep *step, uint32_t tensor) {
   return tensorRow(step, tensor).num_elements;
@@ -298,7 +303,7 @@ DEVICE void prepareTensor(DeviceStep *step, uint32_t tensor, double gradScale) {
       if (storage.scaling == Scaling::Delayed)
         history =
             historyMaximum(pointer<float>(buffer.history), storage.history);
-      if (history < 0.0f)
+      if (history < 0.0f && storage.scaling != Scaling::Bounded)
         needed = Phase::Reduce;
     }
     float *own =
@@ -306,6 +311,9 @@ DEVICE void prepareTensor(DeviceStep *step, uint32_t tensor, double gradScale) {
     own[static_cast<uint32_t>(RoleUniform::ScaleInv)] = scaleInv;
     own[static_cast<uint32_t>(RoleUniform::OldScale)] = 1.0f / scaleInv;
     own[static_cast<uint32_t>(RoleUniform::History)] = history;
+    own[static_cast<uint32_t>(RoleUniform::StoredAmax)] =
+        role == gradRole ? largestGradient(storage, gradAmax, scaleInv)
+                         : storedRow(step, row)[role];
   }
   row.sweep = static_cast<uint32_t>(needed);
   // What is left undone for an empty tensor would be left undone for nothing.
@@ -324,6 +332,8 @@ DEVICE void commitTensor(DeviceStep *step, uint32_t tensor) {
     committed[index] = results[index];
   for (uint32_t role = 0; role < step->num_roles; ++role) {
     const Storage &storage = storageOf(step, row.storage_class, role);
+    storedRow(step, row)[role] = floatOf(
+        static_cast<uint32_t>(results[resultIndex(role, RoleResult::Stored)]));
     if (storage.scaling == Scaling::None)
       continue;
     const DeviceBuffer &buffer = bufferRow(step, tensor, role);

@@ -80,6 +80,8 @@ def MSAMP_UniformOp : MSAMP_KernelElementOp<"uniform", [Pure]> {
     * `old_scale ROLE`: 1 / scale_inv as it was before the step
     * `amax ROLE`: the amax that the reduce phase found
     * `history ROLE`: the largest amax of the role's history, or -1 until it is full
+    * `stored_amax ROLE`: the largest magnitude that the role's tensor holds before
+      the step; of "grad", if it is scaled, the largest that its scale allows
   }];
   let arguments = (ins MSAMP_UniformKindAttr:$kind, StrAttr:$name);
   let results = (outs F32:$result);

@@ -33,7 +33,8 @@ def MSAMP_Granularity : MSAMP_Enum<"Granularity", "elements that share a scale",
 
 def MSAMP_ScalingRecipe : MSAMP_Enum<"ScalingRecipe", "where a scale comes from",
     [I32EnumAttrCase<"Current", 0, "current">,
-     I32EnumAttrCase<"Delayed", 1, "delayed">]>;
+     I32EnumAttrCase<"Delayed", 1, "delayed">,
+     I32EnumAttrCase<"Bounded", 2, "bounded">]>;
 
 def MSAMP_Overflow : MSAMP_Enum<"Overflow", "what a cast does above the range",
     [I32EnumAttrCase<"Saturate", 0, "saturate">,
@@ -64,7 +65,8 @@ def MSAMP_UniformKind : MSAMP_Enum<"UniformKind", "per-tensor kernel input",
      I32EnumAttrCase<"ScaleInv", 1, "scale_inv">,
      I32EnumAttrCase<"OldScale", 2, "old_scale">,
      I32EnumAttrCase<"Amax", 3, "amax">,
-     I32EnumAttrCase<"History", 4, "history">]>;
+     I32EnumAttrCase<"History", 4, "history">,
+     I32EnumAttrCase<"StoredAmax", 5, "stored_amax">]>;
 def MSAMP_UniformKindAttr
     : MSAMP_EnumAttr<MSAMP_UniformKind, "uniform_kind">;
 
@@ -72,7 +74,8 @@ def MSAMP_ResultKind : MSAMP_Enum<"ResultKind", "what a kernel's reduce reports"
     [I32EnumAttrCase<"Amax", 0, "amax">, I32EnumAttrCase<"Scale", 1, "scale">,
      I32EnumAttrCase<"Saturated", 2, "saturated">,
      I32EnumAttrCase<"Flushed", 3, "flushed">,
-     I32EnumAttrCase<"Fingerprint", 4, "fingerprint">]>;
+     I32EnumAttrCase<"Fingerprint", 4, "fingerprint">,
+     I32EnumAttrCase<"Stored", 5, "stored">]>;
 def MSAMP_ResultKindAttr
     : MSAMP_EnumAttr<MSAMP_ResultKind, "result_kind">;
 
@@ -94,12 +97,15 @@ def MSAMP_ScalingAttr : MSAMP_Attr<"Scaling", "scaling"> {
   let summary = "which elements share a scale, and where the scale comes from";
   let description = [{
     `current` takes the scale from the amax of the very values being quantized;
-    `delayed` from the largest of the last `history` amaxes of earlier steps (and
-    from the current one until that many steps have been seen).
+    `delayed` from the largest of the last `history` amaxes of earlier steps (and from the current one until that many steps have been seen); `bounded` from
+    a bound on the values, derived from the optimizer's body and the largest
+    magnitudes of what it reads, which are known before the step: nothing ever
+    saturates, and about a binade of the format is given away.
 
     ```mlir
     #msamp.scaling<per_tensor, current>
     #msamp.scaling<per_tensor, delayed, history = 16>
+    #msamp.scaling<per_tensor, bounded>
     ```
   }];
   let parameters = (ins EnumParameter<MSAMP_Granularity>:$granularity,
@@ -135,6 +141,10 @@ def MSAMP_StorageAttr : MSAMP_Attr<"Storage", "storage"> {
     /// Whether the scale comes from earlier steps.
     bool isDelayed() const {
       return isScaled() && getScaling().getRecipe() == ScalingRecipe::Delayed;
+    }
+    /// Whether the scale comes from a bound on the values.
+    bool isBounded() const {
+      return isScaled() && getScaling().getRecipe() == ScalingRecipe::Bounded;
     }
     /// Scaled formats saturate: a scale may be stale by a binade. Plain casts
     /// follow IEEE, as their users expect of f16 and bf16.
