@@ -5,7 +5,8 @@
 
 A line is what msamp-bench-cuda, copy-pattern or torch-adamw.py printed, or
 {"workload", "what", "error"} for one that failed, or {"machine"}. Of lines
-about the same, the last counts.
+about the same, the last counts. Exits with 1 if something failed or computed
+what it should not.
 """
 
 import json
@@ -46,7 +47,7 @@ def read(path):
 
 def ratio(line, other):
     """Returns how many times as long as `other`: alone, and in a row."""
-    if not other or "ms" not in other:
+    if not other or not other.get("verified"):
         return ""
     return " / ".join(f"{line[key] / other[key]:.2f}"
                       for key in ("ms", "ms_in_a_row"))
@@ -55,7 +56,7 @@ def ratio(line, other):
 def describe_check(line):
     if "verified_steps" in line:  # msamp: all bits, against the cpu backend
         steps = line["verified_steps"]
-        return f"bits, {steps} step{'s'[:steps > 1]}" if steps else "no"
+        return f"bits, steps: {steps}" if steps else "no"
     if "relative_error" in line:
         error = f"{line['relative_error']:.1e}"
         return error if line["verified"] else f"WRONG: {error}"
@@ -66,7 +67,10 @@ def make_row(line, lines):
     workload, what = line["workload"], line["what"]
     if "error" in line:
         return [workload, what, "", "", "", "", "", "FAILED", "", ""]
-    number = lambda key, form: f"{line[key]:{form}}" if key in line else ""
+
+    def number(key, form):
+        return f"{line[key]:{form}}" if key in line else ""
+
     return [
         workload, what, number("ms", ".3f"), number("ms_in_a_row", ".3f"),
         number("gb_per_s", ".0f"), number("host_us", ".0f"),
@@ -104,6 +108,9 @@ def main():
         if "error" in line:
             print(f"failed: {line['workload']}, {line['what']}: "
                   f"{line['error']}")
+    bad = any("error" in line or line.get("verified") is False
+              for line in ordered)
+    sys.exit(1 if bad else 0)
 
 
 if __name__ == "__main__":
