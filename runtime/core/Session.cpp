@@ -557,6 +557,28 @@ Status Session::checkGradScale(double gradScale) const {
              : unusableGradScale(gradScale);
 }
 
+/// The code of the largest magnitude: codes without their sign order as what
+/// they mean, with NaN above all.
+template <typename Code>
+static uint32_t largestCodeOf(const void *data, uint64_t count) {
+  constexpr Code mask = static_cast<Code>(~Code(0)) >> 1;
+  Code largest = 0;
+  for (uint64_t i = 0; i < count; ++i)
+    largest = std::max<Code>(largest, static_cast<const Code *>(data)[i] & mask);
+  return largest;
+}
+static uint32_t largestCode(plan::DType dtype, const void *data,
+                            uint64_t count) {
+  switch (dtypeSize(dtype)) {
+  case 1:
+    return largestCodeOf<uint8_t>(data, count);
+  case 2:
+    return largestCodeOf<uint16_t>(data, count);
+  default:
+    return largestCodeOf<uint32_t>(data, count);
+  }
+}
+
 /// Finds the largest stored magnitudes that bounds start from.
 Status Session::findStoredAmaxes(size_t index) {
   const PlanTensor &tensor = plan->tensors[index];
@@ -573,14 +595,9 @@ Status Session::findStoredAmaxes(size_t index) {
       continue;
     float scaleInv =
         storage.scaling == Scaling::None ? 1.0f : *view.buffers.scaleInv[role];
-    uint32_t amax = 0;
-    for (uint64_t i = 0; i < tensor.numElements; ++i)
-      amax = std::max(
-          amax, magnitudeBits(decode(storage.dtype,
-                                     loadCode(storage.dtype,
-                                              view.buffers.payload[role], i)) *
-                              scaleInv));
-    state.storedAmax[role] = floatOf(amax);
+    uint32_t largest = largestCode(storage.dtype, view.buffers.payload[role],
+                                   tensor.numElements);
+    state.storedAmax[role] = decode(storage.dtype, largest) * scaleInv;
   }
   return {};
 }

@@ -635,6 +635,8 @@ SmallVector<Value> KernelEmitter::packWords(HashOp hash, IRMapping &mapping,
     return left.getType().getIntOrFloatBitWidth() >
            right.getType().getIntOrFloatBitWidth();
   });
+  if (traits.permute && lanes == 4)
+    return permuteWords(payloads, mapping, lanes);
   auto constant = [&](uint32_t value) {
     return lanes == 1 ? a.i32(value) : a.splat(lanes, a.i32(value));
   };
@@ -659,6 +661,72 @@ SmallVector<Value> KernelEmitter::packWords(HashOp hash, IRMapping &mapping,
   if (words.size() % 2 != 0)
     words.push_back(constant(0));
   return words;
+}
+
+/// packWords where payloads of several lanes lie packed in registers: an
+/// element's word is put together from bytes of two such registers at a time.
+SmallVector<Value> KernelEmitter::permuteWords(ArrayRef<Value> payloads,
+                                               IRMapping &mapping,
+                                               int64_t lanes) {
+  ScalarBuilder a{builder, loc};
+  Type i32 = builder.getI32Type();
+  // [word][lane], and the bits in use of each word. `first` is where a word's
+  // bytes begin in its register: a word of one payload is not yet moved down,
+  // since the next one's bytes can come beside its own in the same instruction.
+  SmallVector<SmallVector<Value>> words;
+  SmallVector<unsigned> used;
+  SmallVector<SmallVector<uint32_t>> first;
+  for (Value payload : payloads) {
+    unsigned width = payload.getType().getIntOrFloatBitWidth();
+    unsigned bytes = width / 8;
+    Value packed = vector::BitCastOp::create(
+        builder, loc, VectorType::get({lanes * width / 32}, i32),
+        a.bitcast(VectorType::get({lanes}, builder.getIntegerType(width)),
+                  mapping.lookup(payload)));
+    bool isNew = words.empty() || used.back() + width > 32;
+    if (isNew) {
+      words.emplace_back(lanes);
+      first.emplace_back(lanes);
+      used.push_back(0);
+    }
+    unsigned begin = used.back() / 8;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      Value source = vector::ExtractOp::create(builder, loc, packed,
+                                               lane * width / 32);
+      auto place = static_cast<uint32_t>(lane * bytes % 4);
+      Value &word = words.back()[lane];
+      uint32_t &wordPlace = first.back()[lane];
+      if (isNew) {
+        word = source;
+        wordPlace = place;
+        continue;
+      }
+      // What lies above the two is cut off below.
+      uint32_t selector = 0;
+      for (uint32_t byte = 0; byte < begin + bytes; ++byte)
+        selector |= (byte < begin ? wordPlace + byte : 4 + place + byte - begin)
+                    << (4 * byte);
+      word = traits.permute(word, source, selector);
+      wordPlace = 0;
+    }
+    used.back() += width;
+  }
+  SmallVector<Value> results;
+  for (auto [lanesOfWord, bits, places] : llvm::zip(words, used, first)) {
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      if (places[lane] != 0)
+        lanesOfWord[lane] = a.binary<arith::ShRUIOp>(lanesOfWord[lane],
+                                                     a.i32(8 * places[lane]));
+    Value word = vector::FromElementsOp::create(
+        builder, loc, VectorType::get({lanes}, i32), lanesOfWord);
+    if (bits < 32)
+      word = a.binary<arith::AndIOp>(
+          word, a.splat(lanes, a.i32((1u << bits) - 1)));
+    results.push_back(word);
+  }
+  if (results.size() % 2 != 0)
+    results.push_back(a.splat(lanes, a.i32(0)));
+  return results;
 }
 
 /// The hash of `lanes` elements from `laneOffset` after `index` on.

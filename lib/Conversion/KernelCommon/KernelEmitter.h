@@ -59,6 +59,9 @@ struct KernelTraits {
   std::function<void(ReduceOp reduce, Value lost)> addCount;
   /// The target's own form of an op on these operands, or null.
   std::function<Value(Operation *op, ValueRange operands)> expand;
+  /// Bytes of two i32, chosen by the nibbles of a selector (0 to 3 of the
+  /// first, 4 to 7 of the second), if the target has that in one instruction.
+  std::function<Value(Value first, Value second, uint32_t selector)> permute;
 };
 
 class KernelEmitter {
@@ -127,6 +130,8 @@ private:
   Value reduceLanes(ReduceOp reduce, Value sum, IRMapping &mapping,
                     int64_t lanes);
   SmallVector<Value> packWords(HashOp hash, IRMapping &mapping, int64_t lanes);
+  SmallVector<Value> permuteWords(ArrayRef<Value> payloads, IRMapping &mapping,
+                                  int64_t lanes);
   Value emitHash(HashOp hash, IRMapping &mapping, Value index,
                  int64_t laneOffset, int64_t lanes);
   int64_t getGroup(int64_t lanes) const;

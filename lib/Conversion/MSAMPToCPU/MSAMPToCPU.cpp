@@ -48,7 +48,7 @@ public:
         loc(kernel.getLoc()),
         emitter(builder, kernel, optimizer,
                 {traits.hasFma, /*hasVectors=*/true, /*alignment=*/0,
-                 /*addCount=*/nullptr, /*expand=*/nullptr}) {}
+                 /*addCount=*/nullptr, /*expand=*/nullptr, /*permute=*/nullptr}) {}
 
   void run() {
     Block *entry = function.addEntryBlock(builder);

@@ -117,7 +117,10 @@ public:
              [this](ReduceOp reduce, Value lost) { addCount(reduce, lost); },
              [this](Operation *op, ValueRange operands) {
                return guardedMath.emit(op, operands);
-             }}),
+                 },
+                 [this](Value first, Value second, uint32_t selector) {
+                   return permute(first, second, selector);
+                 }}),
         guardedMath(builder), counters(counters) {
     uint32_t bytes = 0;
     for (auto load : kernel.getBody().front().getOps<LoadOp>()) {
@@ -218,6 +221,14 @@ private:
         cast<LLVM::LLVMArrayType>(counters.getGlobalType()).getElementType();
     return LLVM::GEPOp::create(builder, loc, base.getType(), rowType, base,
                                ArrayRef<LLVM::GEPArg>{row, thread});
+  }
+
+  Value permute(Value first, Value second, uint32_t selector) {
+    return LLVM::CallIntrinsicOp::create(
+               builder, loc, device.i32,
+               builder.getStringAttr("llvm.nvvm.prmt"),
+               ValueRange{first, second, a.i32(selector)})
+        .getResult(0);
   }
 
   void addCount(ReduceOp reduce, Value lost) {

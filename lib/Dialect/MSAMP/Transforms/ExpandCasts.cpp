@@ -321,17 +321,19 @@ Value expandPtxDecodeFP8(OpBuilder &builder, Location loc, Value payload) {
                                shape ? Type(shape.clone(f32)) : f32, joined);
 }
 
-/// encode to FP8 or f16, saturating. NaN becomes all ones by itself.
+/// encode to FP8 or f16, saturating, as integers. NaN becomes all ones by
+/// itself. Pairs stay whole: they are what the instructions give, and half a
+/// word of what is stored.
 Value expandPtxEncode(OpBuilder &builder, Location loc, Value input,
                       Type format) {
   auto shape = dyn_cast<VectorType>(input.getType());
   int64_t lanes = shape ? shape.getNumElements() : 1;
   bool isHalf = format.isF16();
   Type code = builder.getIntegerType(isHalf ? 16 : 8);
-  auto pairType = VectorType::get({2}, code);
+  Type pairCode = builder.getIntegerType(isHalf ? 32 : 16);
   constexpr auto rounding = NVVM::FPRoundingMode::RN;
   constexpr auto saturation = NVVM::SaturationMode::SATFINITE;
-  SmallVector<Value> codes;
+  SmallVector<Value> pairs;
   for (int64_t lane = 0; lane < lanes; lane += 2) {
     auto extract = [&](int64_t position) -> Value {
       if (position >= lanes)
@@ -342,25 +344,24 @@ Value expandPtxEncode(OpBuilder &builder, Location loc, Value input,
                    : input;
     };
     Value low = extract(lane), high = extract(lane + 1);
-    Value pair;
-    if (isHalf)
-      pair = vector::BitCastOp::create(
-          builder, loc, pairType,
-          NVVM::ConvertF32x2ToF16x2Op::create(
-              builder, loc, VectorType::get({2}, builder.getF16Type()), high,
-              low, /*random_bits=*/Value(), rounding, saturation,
-              /*relu=*/false));
-    else
-      pair = NVVM::ConvertF32x2ToF8x2Op::create(builder, loc, pairType, high,
-                                                low, rounding, saturation,
-                                                /*relu=*/false, format);
-    for (int64_t half = 0; half < 2 && lane + half < lanes; ++half)
-      codes.push_back(vector::ExtractOp::create(builder, loc, pair, half));
+    if (isHalf) {
+      Value halves = NVVM::ConvertF32x2ToF16x2Op::create(
+          builder, loc, VectorType::get({2}, builder.getF16Type()), high, low,
+          /*random_bits=*/Value(), rounding, saturation, /*relu=*/false);
+      Value word = vector::BitCastOp::create(
+          builder, loc, VectorType::get({1}, pairCode), halves);
+      pairs.push_back(vector::ExtractOp::create(builder, loc, word, 0));
+    } else {
+      pairs.push_back(NVVM::ConvertF32x2ToF8x2Op::create(
+          builder, loc, pairCode, high, low, rounding, saturation,
+          /*relu=*/false, format));
+    }
   }
-  return shape ? vector::FromElementsOp::create(builder, loc, shape.clone(code),
-                                                codes)
-                     .getResult()
-               : codes.front();
+  if (lanes == 1)
+    return arith::TruncIOp::create(builder, loc, code, pairs.front());
+  Value joined = vector::FromElementsOp::create(
+      builder, loc, VectorType::get({lanes / 2}, pairCode), pairs);
+  return vector::BitCastOp::create(builder, loc, shape.clone(code), joined);
 }
 
 bool isFp8(Type type) {
