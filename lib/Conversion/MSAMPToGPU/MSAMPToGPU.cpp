@@ -144,9 +144,7 @@ public:
     tensor = arith::TruncIOp::create(builder, loc, device.i32,
                                      entry->getArgument(2));
     numElements = call("msamp_num_elements", device.i64, {step, tensor});
-    head =
-        arith::ExtUIOp::create(builder, loc, device.i64,
-                               call("msamp_head", device.i32, {step, tensor}));
+    head = call("msamp_head", device.i32, {step, tensor});
     results = call("msamp_results", device.pointer, {step, tensor});
     Value uniforms = call("msamp_uniforms", device.pointer, {step, tensor});
     lane = arith::ExtUIOp::create(
@@ -165,7 +163,10 @@ public:
 
     for (ReduceOp count : emitter.getCounts())
       a.store(a.i32(0), getCounter(count), 4);
-    SmallVector<Value> carried{entry->getArgument(2)};
+    emitFirstCopies(entry->getArgument(2));
+    SmallVector<Value> carried{
+        entry->getArgument(2), a.i32(0),
+        a.i32((staging.stages - 1) * staging.stageBytes)};
     llvm::append_range(carried, emitter.zeroSums(1));
     auto loop = scf::WhileOp::create(
         builder, loc, ValueRange(carried).getTypes(), carried,
@@ -175,7 +176,7 @@ public:
         [&](OpBuilder &nested, Location, ValueRange values) {
           scf::YieldOp::create(nested, loc, values);
         });
-    flush(loop.getResults().drop_front());
+    flush(loop.getResults().drop_front(3));
     LLVM::ReturnOp::create(builder, loc, loop.getResult(0));
   }
 
@@ -237,58 +238,106 @@ private:
             4);
   }
 
-  /// One chunk: [begin, begin + count), of which vectors cover `vectors`
-  /// elements from `first` on.
-  void emitChunk(Value cursor, ValueRange values) {
-    // Asked for first, so that it has arrived by the end.
-    Value next = call("msamp_advance", device.i64, {cursor});
-    Value begin = a.binary<arith::MulIOp>(
-        a.binary<arith::ShRUIOp>(values[0], a.i64(32)), a.i64(chunkElements));
-    Value count = a.binary<arith::MinUIOp>(
-        a.binary<arith::SubIOp>(numElements, begin), a.i64(chunkElements));
+  /// A chunk, of which vectors cover `vectors` elements from `first` on. Places
+  /// in a chunk are i32, in a tensor i64.
+  struct Chunk {
+    Value begin, count, first, vectors;
+  };
+
+  Chunk getChunk(Value chunk) {
+    Value begin =
+        a.binary<arith::MulIOp>(a.binary<arith::ShRUIOp>(chunk, a.i64(32)),
+                                a.i64(chunkElements));
+    Value count = narrow(a.binary<arith::MinUIOp>(
+        a.binary<arith::SubIOp>(numElements, begin), a.i64(chunkElements)));
     Value first = a.binary<arith::MinUIOp>(head, count);
     Value vectors = a.binary<arith::AndIOp>(
-        a.binary<arith::SubIOp>(count, first), a.i64(-lanes));
-    SmallVector<Value> sums(values.drop_front());
-    sums = emitVectors(begin, first, vectors, sums);
-    sums = emitSingles(begin, first, vectors,
-                       a.binary<arith::SubIOp>(count, vectors), sums);
-    Value isSame = a.compare(
-        arith::CmpIPredicate::eq,
-        arith::TruncIOp::create(builder, loc, device.i32, next), tensor);
-    SmallVector<Value> carried{next};
-    llvm::append_range(carried, sums);
-    scf::ConditionOp::create(builder, loc, isSame, carried);
+        a.binary<arith::SubIOp>(count, first),
+        a.i32(static_cast<uint32_t>(-lanes)));
+    return {begin, count, first, vectors};
   }
 
-  /// This lane's vectors of a chunk: `vectors` elements from `first` on. Copies
-  /// to shared memory run some vectors ahead of the arithmetic: they hide the
-  /// latency of memory and hold no registers. A thread reads only what it
-  /// copied itself, so no barrier is needed.
-  SmallVector<Value> emitVectors(Value chunkBegin, Value first, Value vectors,
-                                 ArrayRef<Value> sums) {
-    int64_t stride = lanes * kWarp;
-    Value begin = a.binary<arith::MulIOp>(lane, a.i64(lanes));
-    Value base = a.binary<arith::AddIOp>(chunkBegin, first);
+  Value narrow(Value value) {
+    return arith::TruncIOp::create(builder, loc, device.i32, value);
+  }
+  Value widen(Value value) {
+    return arith::ExtUIOp::create(builder, loc, device.i64, value);
+  }
+  /// Where the vectors of `chunk` begin in the tensor.
+  Value getBase(const Chunk &chunk) {
+    return a.binary<arith::AddIOp>(chunk.begin, widen(chunk.first));
+  }
+  /// This lane's first place among vectors; the next is a stride on.
+  Value getOwnPlace() {
+    return a.binary<arith::MulIOp>(narrow(lane),
+                                   a.i32(static_cast<uint32_t>(lanes)));
+  }
+  uint32_t getStride() const { return static_cast<uint32_t>(lanes * kWarp); }
+
+  /// Copies ahead of the first chunk of a tensor.
+  void emitFirstCopies(Value chunk) {
+    Chunk first = getChunk(chunk);
+    Value base = getBase(first);
+    for (uint32_t ahead = 0; ahead + 1 < staging.stages; ++ahead) {
+      Value place = a.binary<arith::AddIOp>(getOwnPlace(),
+                                            a.i32(ahead * getStride()));
+      emitCopies(a.compare(arith::CmpIPredicate::slt, place, first.vectors),
+                 a.binary<arith::AddIOp>(base, widen(place)),
+                 a.i32(ahead * staging.stageBytes));
+    }
+  }
+
+  /// One chunk. `values` are the chunk, the stages of the next vector and of
+  /// the next copies, and the sums.
+  void emitChunk(Value cursor, ValueRange values) {
+    Value next = call("msamp_advance", device.i64, {cursor});
+    Value isSame = a.compare(arith::CmpIPredicate::eq, narrow(next), tensor);
+    Chunk chunk = getChunk(values[0]);
+    SmallVector<Value> carried =
+        emitVectors(chunk, getChunk(next), isSame, values.drop_front());
+    SmallVector<Value> sums(ArrayRef<Value>(carried).drop_front(2));
+    sums = emitSingles(chunk, sums);
+    SmallVector<Value> results{next, carried[0], carried[1]};
+    llvm::append_range(results, sums);
+    scf::ConditionOp::create(builder, loc, isSame, results);
+  }
+
+  /// This lane's vectors of a chunk. Copies to shared memory run some vectors
+  /// ahead of the arithmetic, into the next chunk if it is of the same tensor:
+  /// they hide the latency of memory and hold no registers. A thread reads only
+  /// what it copied itself, so no barrier is needed.
+  SmallVector<Value> emitVectors(const Chunk &chunk, const Chunk &next,
+                                 Value isSame, ValueRange carried) {
+    uint32_t stride = getStride();
+    Value own = getOwnPlace(), base = getBase(chunk);
+    // This lane's vectors span `span` places; further places are the next
+    // chunk's.
+    Value room = a.binary<arith::MaxSIOp>(
+        a.binary<arith::SubIOp>(chunk.vectors, own), a.i32(0));
+    Value span = a.binary<arith::AndIOp>(
+        a.binary<arith::AddIOp>(room, a.i32(stride - 1)), a.i32(~(stride - 1)));
+    Value nextEnd = a.binary<arith::AddIOp>(
+        span, a.select(isSame, next.vectors, a.i32(0)));
+    Value nextBase = a.binary<arith::SubIOp>(getBase(next), widen(span));
     IRMapping mapping = emitter.splatUniforms(lanes);
-    for (unsigned ahead = 0; ahead + 1 < staging.stages; ++ahead)
-      emitCopies(base, a.binary<arith::AddIOp>(begin, a.i64(ahead * stride)),
-                 vectors, a.i32(ahead * staging.stageBytes));
-    SmallVector<Value> carried(sums);
-    // Where in shared memory this vector is, and where the next copies go.
-    carried.push_back(a.i32(0));
-    carried.push_back(a.i32((staging.stages - 1) * staging.stageBytes));
     auto loop = scf::ForOp::create(
-        builder, loc, begin, vectors, a.i64(stride), carried,
-        [&](OpBuilder &nested, Location, Value position, ValueRange values) {
+        builder, loc, own, chunk.vectors, a.i32(stride), carried,
+        [&](OpBuilder &nested, Location, Value place, ValueRange values) {
           within(nested, [&] {
-            Value stage = values[sums.size()], copies = values[sums.size() + 1];
+            Value stage = values[0], copies = values[1];
             NVVM::CpAsyncWaitGroupOp::create(builder, loc, staging.stages - 2);
-            emitCopies(base,
-                       a.binary<arith::AddIOp>(
-                           position, a.i64((staging.stages - 1) * stride)),
-                       vectors, copies);
-            Value index = a.binary<arith::AddIOp>(base, position);
+            Value ahead = a.binary<arith::AddIOp>(
+                place, a.i32((staging.stages - 1) * stride));
+            Value isHere =
+                a.compare(arith::CmpIPredicate::slt, ahead, chunk.vectors);
+            Value isThere =
+                a.compare(arith::CmpIPredicate::slt, ahead, nextEnd);
+            emitCopies(
+                a.binary<arith::OrIOp>(isHere, isThere),
+                a.binary<arith::AddIOp>(a.select(isHere, base, nextBase),
+                                        widen(ahead)),
+                copies);
+            Value index = a.binary<arith::AddIOp>(base, widen(place));
             auto address = [&](StringRef role, Type integer) {
               return a.address(payloads.lookup(role), integer, index);
             };
@@ -298,15 +347,14 @@ private:
                   op, getStaged(op.getRole(), stage, offset * size), count,
                   static_cast<unsigned>(std::min<int64_t>(16, count * size)));
             };
-            SmallVector<Value> results =
-                emitter.emitElements(mapping, load, address, index, lanes,
-                                     values.take_front(sums.size()));
-            results.push_back(nextStage(stage));
-            results.push_back(nextStage(copies));
+            SmallVector<Value> results{nextStage(stage), nextStage(copies)};
+            llvm::append_range(results, emitter.emitElements(
+                                            mapping, load, address, index,
+                                            lanes, values.drop_front(2)));
             scf::YieldOp::create(builder, loc, results);
           });
         });
-    return SmallVector<Value>(loop.getResults().take_front(sums.size()));
+    return SmallVector<Value>(loop.getResults());
   }
 
   Value nextStage(Value stage) {
@@ -332,13 +380,11 @@ private:
     return a.address(memory, builder.getI8Type(), place);
   }
 
-  /// Copies the vector at `position` of the chunk, if there is one, to `stage`.
-  /// Always ends a group of copies, so that groups and vectors count alike.
-  void emitCopies(Value base, Value position, Value vectors, Value stage) {
-    Value isThere = a.compare(arith::CmpIPredicate::slt, position, vectors);
+  /// Copies the vector at `index`, if there is one, to `stage`. Always ends a
+  /// group of copies, so that groups and vectors count alike.
+  void emitCopies(Value isThere, Value index, Value stage) {
     scf::IfOp::create(builder, loc, isThere, [&](OpBuilder &nested, Location) {
       within(nested, [&] {
-        Value index = a.binary<arith::AddIOp>(base, position);
         for (auto &[role, type] : loadedRoles) {
           Value source =
               a.address(payloads.lookup(role), asInteger(type), index);
@@ -362,19 +408,21 @@ private:
   }
 
   /// This lane's elements before the first vector of a chunk and after its
-  /// last, `count` in all.
-  SmallVector<Value> emitSingles(Value chunkBegin, Value first, Value vectors,
-                                 Value count, ArrayRef<Value> sums) {
+  /// last.
+  SmallVector<Value> emitSingles(const Chunk &chunk, ArrayRef<Value> sums) {
     IRMapping mapping = emitter.splatUniforms(1);
     auto loop = scf::ForOp::create(
-        builder, loc, lane, count, a.i64(kWarp), sums,
+        builder, loc, narrow(lane),
+        a.binary<arith::SubIOp>(chunk.count, chunk.vectors),
+        a.i32(static_cast<uint32_t>(kWarp)), sums,
         [&](OpBuilder &nested, Location, Value position, ValueRange carried) {
           within(nested, [&] {
             Value isBefore =
-                a.compare(arith::CmpIPredicate::ult, position, first);
-            Value place = a.select(isBefore, position,
-                                   a.binary<arith::AddIOp>(position, vectors));
-            Value index = a.binary<arith::AddIOp>(chunkBegin, place);
+                a.compare(arith::CmpIPredicate::ult, position, chunk.first);
+            Value place =
+                a.select(isBefore, position,
+                         a.binary<arith::AddIOp>(position, chunk.vectors));
+            Value index = a.binary<arith::AddIOp>(chunk.begin, widen(place));
             auto address = [&](StringRef role, Type integer) {
               return a.address(payloads.lookup(role), integer, index);
             };
@@ -547,7 +595,7 @@ struct ConvertMSAMPToGPU
     SymbolTable classes(layout);
     auto lanesOf = [&](KernelOp kernel) {
       return getLanes(classes.lookup<StorageClassOp>(kernel.getStorageClass()),
-                      optimizer, tuning.accessBytes);
+                      optimizer, tuning);
     };
     uint32_t warpBytes = 0;
     for (auto kernel : launch.getKernels().front().getOps<KernelOp>())
@@ -608,15 +656,18 @@ struct ConvertMSAMPToGPU
                                      chip, capability <= 90 ? "+ptx81" : "");
   }
 
-  /// Elements of a vector of `storageClass`.
+  /// Elements of a vector of `storageClass`. A chunk has as many vectors of a
+  /// lane as there are stages, or else copies would have to reach beyond the
+  /// next chunk.
   static int64_t getLanes(StorageClassOp storageClass, OptimizerOp optimizer,
-                          unsigned accessBytes) {
+                          const Tuning &tuning) {
     unsigned widest = 1;
     for (StringRef role : optimizer.getRoles())
       if (StorageAttr storage = storageClass.getStorage(role))
         widest =
             std::max(widest, storage.getPayload().getIntOrFloatBitWidth() / 8);
-    return accessBytes / widest;
+    return std::min<int64_t>(tuning.accessBytes / widest,
+                             tuning.chunkElements / (kWarp * tuning.stages));
   }
 
   void emitEntry(DeviceModule &device, Location loc, const Tuning &tuning) {

@@ -302,8 +302,8 @@ struct DeviceImage {
 };
 static_assert(sizeof(DeviceImage) == 64);
 
-/// Elements that a thread accesses at once in a class whose widest payload has
-/// `widestBytes`. Each of its operands is accessed by up to 16 bytes at once
+/// The most elements that a thread accesses at once in a class whose widest
+/// payload has `widestBytes`. Each of its operands is accessed by up to 16 bytes at once
 /// where an address allows that.
 inline constexpr uint32_t deviceLanes(uint32_t accessBytes,
                                       uint32_t widestBytes) {
