@@ -238,6 +238,7 @@ void KernelEmitter::emitUniforms(llvm::function_ref<Value(UniformOp)> load) {
       emitPure(&op, uniforms, 1);
     }
   }
+  findScreens();
 }
 
 /// Lanes that are computed at once: 4 give every pairwise cast its pair, and
@@ -330,6 +331,16 @@ Value KernelEmitter::emitDerived(ReduceOp reduce, ValueRange sums) {
       a.i32(0x7FFFFFFF));
 }
 
+void KernelEmitter::findScreens() {
+  for (ReduceOp reduce : varyingReduces)
+    if (Value value = getMagnitudeOf(reduce))
+      if (std::optional<Screen> screen =
+              Screen::create(reduce, value, [&](Value candidate) {
+                return uniforms.contains(candidate);
+              }))
+        screens.push_back(*screen);
+}
+
 SmallVector<Value> KernelEmitter::zeroSums(int64_t lanes) {
   SmallVector<Value> zeros;
   for (ReduceOp reduce : varyingReduces) {
@@ -400,6 +411,8 @@ SmallVector<Value> KernelEmitter::emitElements(const IRMapping &mapping,
     IRMapping values = mapping;
     size_t nextSum = 0;
     for (Operation *op : varyingOps) {
+      if (isScreened(op, lanes))
+        continue;
       if (auto load = dyn_cast<LoadOp>(op)) {
         Value value = loadLanes(load, offset, group);
         if (!load.getType().isF32())
@@ -425,7 +438,9 @@ SmallVector<Value> KernelEmitter::emitElements(const IRMapping &mapping,
                    emitHash(hash, values, index, offset, group));
       } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
         Value &sum = results[nextSum++];
-        sum = reduceLanes(reduce, sum, values, group);
+        const Screen *screen = findScreen(reduce, lanes);
+        sum = screen ? reduceScreened(*screen, sum, values, group)
+                     : reduceLanes(reduce, sum, values, group);
       } else if (auto count = dyn_cast<CountLossOp>(op)) {
         if (!traits.addCount)
           values.map(count.getResult(),
@@ -473,6 +488,82 @@ Value KernelEmitter::reduceLanes(ReduceOp reduce, Value sum, IRMapping &mapping,
         sum, math::AbsFOp::create(builder, loc, element));
   }
   return sum;
+}
+
+/// The screen of `reduce` where vectors of `lanes` are worked on; single
+/// elements are not worth one.
+const Screen *KernelEmitter::findScreen(ReduceOp reduce, int64_t lanes) const {
+  const auto *found = llvm::find_if(screens, [&](const Screen &screen) {
+    return screen.getReduce() == reduce;
+  });
+  return lanes > 1 && found != screens.end() ? found : nullptr;
+}
+
+/// The two ops between a value and the reduction of its magnitude.
+static std::pair<Operation *, Operation *> getMagnitudeOps(ReduceOp reduce) {
+  Operation *mask = reduce.getValue().getDefiningOp();
+  return {mask->getOperand(0).getDefiningOp(), mask};
+}
+
+/// Whether `op` is emitted only where a screen asks for it.
+bool KernelEmitter::isScreened(Operation *op, int64_t lanes) const {
+  return lanes > 1 && llvm::any_of(screens, [&](const Screen &screen) {
+           auto [bits, mask] = getMagnitudeOps(screen.getReduce());
+           return screen.contains(op) || op == bits || op == mask;
+         });
+}
+
+/// `sum` with the values of a screened reduction. They are computed only if one
+/// of them may be above it.
+Value KernelEmitter::reduceScreened(const Screen &screen, Value sum,
+                                    IRMapping &mapping, int64_t lanes) {
+  ScalarBuilder a{builder, loc};
+  // Below, an underflow could hide a difference.
+  constexpr float kLeast = 0x1p-100f;
+  Value bound = screen.emitBound(builder, mapping, traits.approximateRoot);
+  Value isBelow;
+  if (sum.getType().isF32()) {
+    Value largest = vector::ExtractOp::create(builder, loc, bound, 0);
+    for (int64_t lane = 1; lane < lanes; ++lane)
+      largest = a.binary<arith::MaximumFOp>(
+          largest, vector::ExtractOp::create(builder, loc, bound, lane));
+    Value least = arith::ConstantOp::create(builder, loc,
+                                            builder.getF32FloatAttr(kLeast));
+    isBelow = a.binary<arith::AndIOp>(
+        arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLE, largest,
+                              sum),
+        arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGE, sum,
+                              least));
+  } else {
+    // Lanes of magnitudes' bits. A NaN's are above all others.
+    Value bits = a.bitcast(sum.getType(), bound);
+    Value least = a.splat(lanes, a.i32(llvm::bit_cast<uint32_t>(kLeast)));
+    Value isLower = a.binary<arith::AndIOp>(
+        a.compare(arith::CmpIPredicate::ule, bits, sum),
+        a.compare(arith::CmpIPredicate::uge, sum, least));
+    isBelow = vector::ReductionOp::create(
+        builder, loc, vector::CombiningKind::AND, isLower);
+  }
+  auto choice = scf::IfOp::create(
+      builder, loc, isBelow,
+      [&](OpBuilder &nested, Location) {
+        scf::YieldOp::create(nested, loc, sum);
+      },
+      [&](OpBuilder &nested, Location) {
+        OpBuilder::InsertionGuard guard(builder);
+        builder.setInsertionPoint(nested.getInsertionBlock(),
+                                  nested.getInsertionPoint());
+        IRMapping values = mapping;
+        for (Operation *op : screen.getOps())
+          emitPure(op, values, lanes);
+        auto [bits, mask] = getMagnitudeOps(screen.getReduce());
+        emitPure(bits, values, lanes);
+        emitPure(mask, values, lanes);
+        scf::YieldOp::create(
+            builder, loc,
+            reduceLanes(screen.getReduce(), sum, values, lanes));
+      });
+  return choice.getResult(0);
 }
 
 //===----------------------------------------------------------------------===//

@@ -7,6 +7,7 @@
 #define MSAMP_LIB_CONVERSION_KERNELCOMMON_KERNELEMITTER_H
 
 #include "msamp/Dialect/MSAMP/IR/MSAMP.h"
+#include "KernelCommon/Screen.h"
 #include "msamp_rt/plan_format.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -59,6 +60,8 @@ struct KernelTraits {
   std::function<void(ReduceOp reduce, Value lost)> addCount;
   /// The target's own form of an op on these operands, or null.
   std::function<Value(Operation *op, ValueRange operands)> expand;
+  /// About 1 / sqrt of f32 values, as Screen asks.
+  std::function<Value(Value)> approximateRoot;
   /// Bytes of two i32, chosen by the nibbles of a selector (0 to 3 of the
   /// first, 4 to 7 of the second), if the target has that in one instruction.
   std::function<Value(Value first, Value second, uint32_t selector)> permute;
@@ -129,6 +132,11 @@ private:
   ReduceOp findSource(ReduceOp reduce);
   Value reduceLanes(ReduceOp reduce, Value sum, IRMapping &mapping,
                     int64_t lanes);
+  Value reduceScreened(const Screen &screen, Value sum, IRMapping &mapping,
+                       int64_t lanes);
+  void findScreens();
+  const Screen *findScreen(ReduceOp reduce, int64_t lanes) const;
+  bool isScreened(Operation *op, int64_t lanes) const;
   SmallVector<Value> packWords(HashOp hash, IRMapping &mapping, int64_t lanes);
   SmallVector<Value> permuteWords(ArrayRef<Value> payloads, IRMapping &mapping,
                                   int64_t lanes);
@@ -148,6 +156,7 @@ private:
   SmallVector<Operation *> varyingOps;
   SmallVector<ReduceOp> varyingReduces, uniformReduces, countReduces,
       derivedReduces;
+  SmallVector<Screen> screens;
   /// Scalar values of everything that is uniform.
   IRMapping uniforms;
 };

@@ -48,7 +48,9 @@ public:
         loc(kernel.getLoc()),
         emitter(builder, kernel, optimizer,
                 {traits.hasFma, /*hasVectors=*/true, /*alignment=*/0,
-                 /*addCount=*/nullptr, /*expand=*/nullptr, /*permute=*/nullptr}) {}
+                 /*addCount=*/nullptr, /*expand=*/nullptr,
+                 [this](Value radicand) { return approximateRoot(radicand); },
+                 /*permute=*/nullptr}) {}
 
   void run() {
     Block *entry = function.addEntryBlock(builder);
@@ -104,6 +106,25 @@ private:
                                                     index, lanes, carried));
         });
     return SmallVector<Value>(loop.getResults());
+  }
+
+  /// Halving an exponent in the bits of an f32, and the mantissa with it, is
+  /// its root to within 4 % (the constant is that of a well-known trick).
+  Value approximateRoot(Value radicand) {
+    ScalarBuilder a{builder, loc};
+    auto type = cast<VectorType>(radicand.getType());
+    int64_t lanes = type.getNumElements();
+    Type i32 = withLanes(builder.getI32Type(), lanes);
+    auto splat = [&](uint32_t bits) { return a.splat(lanes, a.i32(bits)); };
+    Value bits = a.bitcast(i32, radicand);
+    Value root = a.binary<arith::SubIOp>(
+        splat(0x5F3759DF), a.binary<arith::ShRUIOp>(bits, splat(1)));
+    // Zero, subnormal and negative numbers, infinity and NaN are left out.
+    Value isNormal = a.compare(
+        arith::CmpIPredicate::ult,
+        a.binary<arith::SubIOp>(bits, splat(0x00800000)),
+        splat(0x7F800000 - 0x00800000));
+    return a.bitcast(type, a.select(isNormal, root, splat(0x7F800000)));
   }
 
   SmallVector<Value> reduceLanes(ArrayRef<Value> sums) {

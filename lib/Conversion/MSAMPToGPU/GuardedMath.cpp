@@ -74,6 +74,25 @@ emitGuarded(OpBuilder &builder, Location loc, Value condition, Type type,
   return choice.getResult(0);
 }
 
+static Value emitApproximateRoot(OpBuilder &builder, Location loc, Value x) {
+  return LLVM::CallIntrinsicOp::create(
+             builder, loc, builder.getF32Type(),
+             builder.getStringAttr("llvm.nvvm.rsqrt.approx.ftz.f"),
+             ValueRange{x})
+      .getResult(0);
+}
+
+Value GuardedMath::approximateRoot(Value radicand) {
+  Location loc = radicand.getLoc();
+  auto type = cast<VectorType>(radicand.getType());
+  SmallVector<Value> lanes;
+  for (int64_t lane = 0; lane < type.getNumElements(); ++lane)
+    lanes.push_back(emitApproximateRoot(
+        builder, loc,
+        vector::ExtractOp::create(builder, loc, radicand, lane)));
+  return vector::FromElementsOp::create(builder, loc, type, lanes);
+}
+
 Value GuardedMath::emitSqrt(Location loc, Value input) {
   Type type = input.getType();
   // The sign too: a negative number is below all of these.
@@ -94,11 +113,7 @@ Value GuardedMath::emitSqrt(Location loc, Value input) {
       builder, loc, condition, type,
       [&](OpBuilder &nested, int64_t lane) -> Value {
         Value x = vector::ExtractOp::create(nested, loc, input, lane);
-        Value root = LLVM::CallIntrinsicOp::create(
-                         nested, loc, nested.getF32Type(),
-                         nested.getStringAttr("llvm.nvvm.rsqrt.approx.ftz.f"),
-                         ValueRange{x})
-                         .getResult(0);
+        Value root = emitApproximateRoot(nested, loc, x);
         Value half = arith::ConstantOp::create(nested, loc,
                                                nested.getF32FloatAttr(0.5f));
         Value guess = arith::MulFOp::create(nested, loc, x, root);

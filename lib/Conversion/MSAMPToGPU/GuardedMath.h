@@ -20,6 +20,10 @@ public:
   /// concern. The bits are those of the op.
   Value emit(Operation *op, ValueRange operands);
 
+  /// About 1 / sqrt of a vector's elements: infinity for zero, and for
+  /// subnormal ones.
+  Value approximateRoot(Value radicand);
+
 private:
   /// The exponents between which all lanes lie, all of them positive, if
   /// `condition` holds.

@@ -118,6 +118,9 @@ public:
              [this](Operation *op, ValueRange operands) {
                return guardedMath.emit(op, operands);
                  },
+                 [this](Value radicand) {
+                   return guardedMath.approximateRoot(radicand);
+                 },
                  [this](Value first, Value second, uint32_t selector) {
                    return permute(first, second, selector);
                  }}),
@@ -557,7 +560,10 @@ struct ConvertMSAMPToGPU
       diagnostic.attachNote(taken->getLoc()) << "which this op has";
       return diagnostic;
     }
-    Tuning tuning = getTuning(capability);
+    // What is to run on all later chips takes no more than the least of them
+    // has.
+    Tuning tuning = llvm::isDigit(chip.back()) ? kTunings[0].tuning
+                                               : getTuning(capability);
     overrideTuning(tuning);
 
     OpBuilder builder(launch);

@@ -35,7 +35,7 @@ scalars(%step: i64, %lr: f64) {
 }
 msamp.layout @m {
 }
-// expected-error @below {{has no @cpu; run convert-msamp-to-cpu first}}
+// expected-error @below {{has no code; run convert-msamp-to-cpu or convert-msamp-to-gpu first}}
 msamp.launch @not_lowered layout(@m) optimizer(@plain) schedule(two_phase) {
 }
 

@@ -21,6 +21,16 @@ func.func private @scaling_current_with_history() attributes {a = #msamp.scaling
 
 // -----
 
+// expected-error @below {{bounded scaling has no history, got 16}}
+func.func private @scaling_bounded_with_history() attributes {a = #msamp.scaling<per_tensor, bounded, history = 16>}
+
+// -----
+
+// expected-error @below {{payload 'bf16' has the range of f32 and takes no scaling}}
+func.func private @storage_C2_bf16_with_a_bound() attributes {a = #msamp.storage<bf16, scaling = <per_tensor, bounded>>}
+
+// -----
+
 // expected-error @below {{expected ::mlir::msamp::Granularity to be one of: per_tensor}}
 // expected-error @below {{failed to parse MSAMP_ScalingAttr parameter 'granularity'}}
 func.func private @scaling_unknown_granularity() attributes {a = #msamp.scaling<per_row, current>}

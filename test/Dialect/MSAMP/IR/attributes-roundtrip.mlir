@@ -5,6 +5,8 @@
 
 // CHECK-LABEL: func.func private @attributes
 // CHECK-SAME: bf16 = #msamp.storage<bf16>
+// CHECK-SAME: bounded = #msamp.scaling<per_tensor, bounded>
+// CHECK-SAME: bounded_e4m3 = #msamp.storage<f8E4M3FN, scaling = <per_tensor, bounded>>
 // CHECK-SAME: current = #msamp.scaling<per_tensor, current>
 // CHECK-SAME: delayed = #msamp.scaling<per_tensor, delayed, history = 1024>
 // CHECK-SAME: e4m3 = #msamp.storage<f8E4M3FN, scaling = <per_tensor, current>>
@@ -16,6 +18,8 @@
 // CHECK-SAME: state = #msamp.state<"second_moment", nonnegative>
 func.func private @attributes() attributes {
   bf16 = #msamp.storage<bf16>,
+  bounded = #msamp.scaling<per_tensor, bounded>,
+  bounded_e4m3 = #msamp.storage<f8E4M3FN, scaling = <per_tensor, bounded>>,
   current = #msamp.scaling<per_tensor, current>,
   delayed = #msamp.scaling<per_tensor, delayed, history = 1024>,
   e4m3 = #msamp.storage<f8E4M3FN, scaling = <per_tensor, current>>,

@@ -88,3 +88,11 @@ func.func @encode_to_no_format(%a: f32) {
   %0 = msamp.encode saturate %a : f32 -> f64
   return
 }
+
+// -----
+
+func.func @count_loss_outside_of_a_kernel(%x: f32, %q: f16) {
+  // expected-error @below {{expects parent op 'msamp.kernel'}}
+  %0 = msamp.count_loss flushed %x as %q : f16 -> i32
+  return
+}

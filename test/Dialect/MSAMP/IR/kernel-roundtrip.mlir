@@ -39,6 +39,8 @@ msamp.launch @phased layout(@model) optimizer(@plain) schedule(two_phase) attrib
     %3 = msamp.uniform amax "weight" : f32
     // CHECK-NEXT: msamp.uniform history "weight" : f32
     %4 = msamp.uniform history "weight" : f32
+    // CHECK-NEXT: msamp.uniform stored_amax "weight" : f32
+    %stored = msamp.uniform stored_amax "weight" : f32
     %5 = arith.bitcast %x : f32 to i32
     // CHECK: msamp.reduce max %{{.*}} scope(tensor) as amax of "weight" : i32
     %6 = msamp.reduce max %5 scope(tensor) as amax of "weight" : i32
@@ -48,6 +50,8 @@ msamp.launch @phased layout(@model) optimizer(@plain) schedule(two_phase) attrib
     %8 = msamp.reduce sum %5 scope(tensor) as saturated of "weight" : i32
     // CHECK-NEXT: msamp.reduce sum %{{.*}} scope(tensor) as flushed of "weight" : i32
     %9 = msamp.reduce sum %5 scope(tensor) as flushed of "weight" : i32
+    // CHECK-NEXT: msamp.reduce max %{{.*}} scope(tensor) as stored of "weight" : i32
+    %10 = msamp.reduce max %5 scope(tensor) as stored of "weight" : i32
   }
   // CHECK: msamp.kernel @b class(@matrix) phase(store) attributes {note} {
   msamp.kernel @b class(@matrix) phase(store) attributes {note} {
@@ -56,12 +60,19 @@ msamp.launch @phased layout(@model) optimizer(@plain) schedule(two_phase) attrib
     %h = msamp.encode saturate %w : f32 -> f16
     // CHECK-NEXT: %[[Q:.*]] = msamp.encode ieee %{{.*}} : f32 -> f8E5M2
     %q = msamp.encode ieee %w : f32 -> f8E5M2
+    // CHECK-NEXT: msamp.count_loss flushed %[[W:.*]] as %[[H]] : f16 -> i32
+    %flushed = msamp.count_loss flushed %w as %h : f16 -> i32
+    // CHECK-NEXT: msamp.count_loss saturated %[[W]] as %[[Q]] : f8E5M2 -> i32
+    %saturated = msamp.count_loss saturated %w as %q : f8E5M2 -> i32
     // CHECK-NEXT: msamp.store %[[H]] to "master_weight" : f16
     msamp.store %h to "master_weight" : f16
     // CHECK-NEXT: %[[HASH:.*]] = msamp.hash %[[Q]], %[[H]] : f8E5M2, f16 -> i64
     %hash = msamp.hash %q, %h : f8E5M2, f16 -> i64
     // CHECK-NEXT: msamp.reduce sum %[[HASH]] scope(tensor) as fingerprint : i64
     %sum = msamp.reduce sum %hash scope(tensor) as fingerprint : i64
+  }
+  // CHECK: msamp.kernel @c class(@matrix) phase(inspect) {
+  msamp.kernel @c class(@matrix) phase(inspect) {
   }
 }
 
