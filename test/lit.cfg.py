@@ -3,6 +3,8 @@
 import os
 import platform
 import shutil
+import subprocess
+import sys
 
 import lit.formats
 from lit.llvm import llvm_config
@@ -43,6 +45,22 @@ if platform.machine() == "x86_64":
         config.available_features.add("x86-64-v4")
 if shutil.which("ptxas"):
     config.available_features.add("ptxas")
+    known = subprocess.run(["ptxas", "--help"], stdout=subprocess.PIPE,
+                           text=True, check=False).stdout
+    for chip in ("sm_100", "sm_120"):
+        if f"'{chip}'" in known:
+            config.available_features.add(f"ptxas-{chip}")
+# A GPU whose driver starts; in a process of its own, for drivers outlive a fork badly.
+if subprocess.run(
+        [sys.executable, "-c",
+         "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); "
+         "count = ctypes.c_int(); "
+         "assert cuda.cuInit(0) == 0; "
+         "assert cuda.cuDeviceGetCount(ctypes.byref(count)) == 0; "
+         "assert count.value > 0"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        check=False).returncode == 0:
+    config.available_features.add("cuda")
 if os.path.exists("/dev/full"):
     config.available_features.add("dev-full")
 if not config.msamp_sanitize:

@@ -16,14 +16,15 @@ using namespace mlir;
 using namespace mlir::msamp;
 
 /// What is computed, and in which phases.
-static void addStepPasses(OpPassManager &pm, bool forGPU) {
+static void addStepPasses(OpPassManager &pm, bool forGPU,
+                          const std::string &schedule) {
   pm.addPass(createResolveOptimizers());
   pm.addPass(createPackUpdates());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createInferStorage());
   pm.addPass(createExpandWrapper());
   pm.addPass(createFuseStep());
-  pm.addPass(createSplitPhases({/*inspect=*/forGPU}));
+  pm.addPass(createSplitPhases({/*inspect=*/forGPU, schedule}));
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
 }
@@ -61,14 +62,15 @@ static void addCUDAPasses(OpPassManager &pm, const StepToCUDAOptions &options) {
   addCodePasses(pm.nest<gpu::GPUModuleOp>());
 }
 
-void mlir::msamp::buildStepToCPUPipeline(OpPassManager &pm) {
-  addStepPasses(pm, /*forGPU=*/false);
+void mlir::msamp::buildStepToCPUPipeline(OpPassManager &pm,
+                                         const StepToCPUOptions &options) {
+  addStepPasses(pm, /*forGPU=*/false, options.schedule);
   addCPUPasses(pm);
 }
 
 void mlir::msamp::buildStepToCUDAPipeline(OpPassManager &pm,
                                           const StepToCUDAOptions &options) {
-  addStepPasses(pm, /*forGPU=*/true);
+  addStepPasses(pm, /*forGPU=*/true, options.schedule);
   if (options.withCPU)
     addCPUPasses(pm);
   addCUDAPasses(pm, options);
@@ -86,7 +88,7 @@ void mlir::msamp::registerMSAMPPasses() {
   registerMSAMPTransformsPasses();
   registerMSAMPConversionPasses();
   registerMSAMPStepPlanPasses();
-  PassPipelineRegistration<>(
+  PassPipelineRegistration<StepToCPUOptions>(
       "msamp-step-to-cpu",
       "Lower optimizer steps to a launch and its vectorized CPU code",
       buildStepToCPUPipeline);

@@ -163,7 +163,7 @@ private:
     MSAMP_RETURN_IF_ERROR(readString(summary.optimizer, result.optimizer));
     MSAMP_RETURN_IF_ERROR(readString(summary.schedule, result.schedule));
     MSAMP_RETURN_IF_ERROR(readString(summary.target, result.target));
-    if (result.schedule != "two_phase")
+    if (result.schedule != "two_phase" && result.schedule != "one_pass")
       return corrupt("has schedule '" + result.schedule +
                      "', which this runtime does not know");
     result.numScalars = summary.num_scalars;

@@ -1,6 +1,7 @@
 // msamp-compile: from MLIR text, or from an optimizer's name and a checkpoint's
 // header, to a step plan.
 
+#include "Explain.h"
 #include "msamp/Generator/StepGenerator.h"
 #include "msamp/Pipelines/Pipelines.h"
 #include "msamp/Target/StepPlan/StepPlan.h"
@@ -76,6 +77,29 @@ static cl::list<std::string>
             cl::desc("Level or formats of tensors whose name matches: REGEX:O0 "
                      "or REGEX:weight=f32 (first match wins)"),
             cl::value_desc("rule"), cl::cat(category));
+enum class ScheduleChoice { Auto, OnePass, TwoPhase };
+static cl::opt<ScheduleChoice> schedule(
+    "schedule", cl::desc("Passes over memory"), cl::init(ScheduleChoice::Auto),
+    cl::values(clEnumValN(ScheduleChoice::Auto, "auto",
+                          "as the scales ask (default)"),
+               clEnumValN(ScheduleChoice::OnePass, "one-pass",
+                          "refuse scales that need a second"),
+               clEnumValN(ScheduleChoice::TwoPhase, "two-phase",
+                          "amaxes first; refuse if nothing needs them")),
+    cl::cat(category));
+static cl::opt<bool>
+    explain("explain",
+            cl::desc("Print what a step will do and cost, before any run"),
+            cl::cat(category));
+static cl::opt<std::string> explainSvg("explain-svg",
+                                       cl::desc("Draw the same as an SVG file"),
+                                       cl::value_desc("file"),
+                                       cl::cat(category));
+static cl::opt<std::string>
+    chip("chip",
+         cl::desc("GPU whose time --explain predicts: h200 (default), h100, "
+                  "a100 or b200"),
+         cl::init("h200"), cl::value_desc("name"), cl::cat(category));
 static cl::list<std::string>
     targets("target", cl::CommaSeparated,
             cl::desc("What to make code for: cpu (default), cuda or both"),
@@ -149,6 +173,12 @@ static OwningOpRef<ModuleOp> getModule(MLIRContext &context,
   return generateStep(&context, request);
 }
 
+static std::string getSchedule() {
+  return schedule == ScheduleChoice::Auto      ? "auto"
+         : schedule == ScheduleChoice::OnePass ? "one-pass"
+                                               : "two-phase";
+}
+
 static bool hasTarget(llvm::StringRef target) {
   return targets.empty() ? target == "cpu"
                          : llvm::is_contained(targets, target.str());
@@ -176,8 +206,14 @@ static LogicalResult checkOptions() {
     if (!pattern.match(chip))
       return fail("unknown architecture '" + chip +
                   "', expected one such as sm_80 or sm_90a");
-  if (output.empty() && emit == Emit::Plan)
+  if (output.empty() && emit == Emit::Plan && !explain && explainSvg.empty())
     return fail("no output file is given; see -o");
+  if (explain && output == "-")
+    return fail("--explain and -o - both want standard output");
+  if (!findChip(chip))
+    return fail("unknown chip '" + chip +
+                "', expected h200, h100, a100 or "
+                "b200");
   return success();
 }
 
@@ -194,6 +230,26 @@ static LogicalResult write(StringRef bytes) {
   llvm::outs().clear_error();
   return error ? fail("cannot write to standard output: " + error.message())
                : success();
+}
+
+/// Prints or draws what a step of the plan does.
+static LogicalResult explainPlan(const std::string &bytes) {
+  std::shared_ptr<const ::msamp::rt::Plan> plan;
+  ::msamp::rt::Status status = ::msamp::rt::Plan::parse(
+      "in memory", reinterpret_cast<const std::byte *>(bytes.data()),
+      bytes.size(), plan);
+  if (!status.ok())
+    return fail(status.message());
+  Explanation explanation(*plan, *findChip(chip));
+  if (explain) {
+    llvm::outs() << explanation.getText();
+    llvm::outs().flush();
+  }
+  if (explainSvg.empty())
+    return success();
+  if (llvm::Error error = writeFileAtomically(explainSvg, explanation.getSvg()))
+    return fail(llvm::toString(std::move(error)));
+  return success();
 }
 
 static LogicalResult compile() {
@@ -235,16 +291,22 @@ static LogicalResult compile() {
     options.blocksPerSM = blocksPerSM;
     options.chunkElements = chunkElements;
     options.stages = stages;
+    options.schedule = getSchedule();
     buildStepToCUDAPipeline(pm, options);
   } else {
-    buildStepToCPUPipeline(pm);
+    StepToCPUOptions options;
+    options.schedule = getSchedule();
+    buildStepToCPUPipeline(pm, options);
   }
   if (failed(pm.run(*module)))
     return failure();
   FailureOr<std::string> plan = serializeStepPlan(*module);
   if (failed(plan))
     return failure();
-  return write(*plan);
+  if (explain || !explainSvg.empty())
+    if (failed(explainPlan(*plan)))
+      return failure();
+  return output.empty() ? success() : write(*plan);
 }
 
 int main(int argc, char **argv) {

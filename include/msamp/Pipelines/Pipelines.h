@@ -10,13 +10,22 @@
 
 namespace mlir::msamp {
 
+struct StepToCPUOptions : PassPipelineOptions<StepToCPUOptions> {
+  Option<std::string> schedule{*this, "schedule",
+                               llvm::cl::desc("auto, one-pass or two-phase"),
+                               llvm::cl::init("auto")};
+};
+
 /// --msamp-step-to-cpu: from a function with wrapped updates to a launch and
 /// its CPU code in the LLVM dialect, ready for msamp-emit-step-plan.
-void buildStepToCPUPipeline(OpPassManager &pm);
+void buildStepToCPUPipeline(OpPassManager &pm, const StepToCPUOptions &options);
 
 struct StepToCUDAOptions : PassPipelineOptions<StepToCUDAOptions> {
   ListOption<std::string> arch{
       *this, "arch", llvm::cl::desc("Architectures, as sm_90a,sm_80")};
+  Option<std::string> schedule{*this, "schedule",
+                               llvm::cl::desc("auto, one-pass or two-phase"),
+                               llvm::cl::init("auto")};
   Option<bool> withCPU{*this, "with-cpu", llvm::cl::desc("Make CPU code too"),
                        llvm::cl::init(false)};
   // See convert-msamp-to-gpu; 0 is the tuned value.

@@ -68,7 +68,7 @@ struct StringRef {
 struct Summary {
   StringRef producer;  // "msamp 0.1.0"
   StringRef optimizer; // symbol of the optimizer
-  StringRef schedule;  // "two_phase"
+  StringRef schedule;  // "two_phase" or "one_pass"
   StringRef target;    // triple of the native object
   uint32_t num_scalars;
   uint32_t reserved;
@@ -303,8 +303,8 @@ struct DeviceImage {
 static_assert(sizeof(DeviceImage) == 64);
 
 /// The most elements that a thread accesses at once in a class whose widest
-/// payload has `widestBytes`. Each of its operands is accessed by up to 16 bytes at once
-/// where an address allows that.
+/// payload has `widestBytes`. Each of its operands is accessed by up to 16
+/// bytes at once where an address allows that.
 inline constexpr uint32_t deviceLanes(uint32_t accessBytes,
                                       uint32_t widestBytes) {
   return accessBytes / widestBytes;

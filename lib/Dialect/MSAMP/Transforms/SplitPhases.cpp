@@ -63,11 +63,17 @@ struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
     WalkResult result = getOperation().walk([&](LaunchOp launch) {
       if (launch.getSchedule())
         return WalkResult::advance();
+      Schedule found = Schedule::OnePass;
       for (auto kernel : llvm::make_early_inc_range(
                launch.getKernels().front().getOps<KernelOp>()))
-        if (failed(split(kernel)))
+        if (failed(split(kernel, found)))
           return WalkResult::interrupt();
-      launch.setSchedule(Schedule::TwoPhase);
+      launch.setSchedule(found);
+      if (schedule == "two-phase" && found == Schedule::OnePass) {
+        launch.emitError("schedule two-phase is asked for, but every scale is "
+                         "known before the step: one pass does all");
+        return WalkResult::interrupt();
+      }
       return WalkResult::advance();
     });
     if (result.wasInterrupted())
@@ -82,7 +88,8 @@ struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
     return copy;
   }
 
-  LogicalResult split(KernelOp kernel) {
+  /// Makes the phases of `kernel`; `found` becomes TwoPhase if it needs them.
+  LogicalResult split(KernelOp kernel, Schedule &found) {
     Dependence dependence(kernel);
     llvm::StringSet<> delayedRoles;
     SmallVector<StringRef> current;
@@ -105,6 +112,15 @@ struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
       if (!delayedRoles.contains(*reduce.getRole()))
         current.push_back(*reduce.getRole());
     }
+    if (!current.empty())
+      found = Schedule::TwoPhase;
+    if (!current.empty() && schedule == "one-pass")
+      return kernel.emitError()
+             << "schedule one-pass is asked for, but class @"
+             << kernel.getStorageClass() << " takes the scale of "
+             << llvm::join(current, ", ")
+             << " from the values of the step itself (current scaling); use "
+                "delayed or bounded scaling";
     if (inspect)
       makeReduceKernel(clone(kernel, Phase::Inspect), dependence, kernel,
                        [](ReduceOp reduce) {

@@ -18,9 +18,12 @@ def MSAMP_LaunchOp : MSAMP_Op<"launch", [Symbol, SymbolTable, NoTerminator,
     begins; between them the non-finite gradients are counted and, if there are
     any, the rest is skipped. `schedule` names the phases:
 
-    * `two_phase`: `reduce` (amaxes, nothing written), then `store`. A tensor whose
-      scales are known needs no reduce phase; `inspect` is the part of it that looks
-      for gradients that are not finite.
+    * `two_phase`: `reduce` (amaxes, nothing written), then `store`.
+    * `one_pass`: `store`, whose scales are known before it. `reduce` runs only for
+      tensors whose histories are not full yet.
+
+    `inspect` is what is left of `reduce` where only the gradient has to be looked
+    at, because its amax is not known.
 
     Made by `msamp-fuse-step` with unphased kernels; `msamp-split-phases` gives each
     kernel its phase.

@@ -86,7 +86,8 @@ def MSAMP_Phase : MSAMP_Enum<"Phase", "pass over the elements of a step",
 def MSAMP_PhaseAttr : MSAMP_EnumAttr<MSAMP_Phase, "phase">;
 
 def MSAMP_Schedule : MSAMP_Enum<"Schedule", "how phases follow one another",
-    [I32EnumAttrCase<"TwoPhase", 0, "two_phase">]>;
+    [I32EnumAttrCase<"TwoPhase", 0, "two_phase">,
+     I32EnumAttrCase<"OnePass", 1, "one_pass">]>;
 def MSAMP_ScheduleAttr : MSAMP_EnumAttr<MSAMP_Schedule, "schedule">;
 
 //===----------------------------------------------------------------------===//

@@ -96,6 +96,10 @@ def SplitPhases : Pass<"msamp-split-phases", "::mlir::ModuleOp"> {
     reduce phase, and again where the store phase needs it. A reduction over a
     uniform value is that value and splits nothing.
 
+    The schedule follows from the formats: `one_pass` if every scale is known before
+    the step, else `two_phase`. `schedule` asks for one of them, and fails if it is
+    not the one.
+
     With `inspect`, kernels of that phase are made too: what is left of the reduce
     phase where only the gradient has to be looked at.
 
@@ -105,7 +109,9 @@ def SplitPhases : Pass<"msamp-split-phases", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"inspect", "inspect", "bool", /*default=*/"false",
-           "Make kernels that look at gradients only">
+           "Make kernels that look at gradients only">,
+    Option<"schedule", "schedule", "std::string", /*default=*/"\"auto\"",
+           "auto, one-pass or two-phase">
   ];
 }
 
