@@ -127,7 +127,9 @@ TEST_F(Cuda, StepsThatNobodyWaitsForHaveTheSameBits) {
   EXPECT_EQ(onDevice.fingerprints(), onHost.fingerprints());
 }
 
-TEST_F(Cuda, Pc20_GraphReplaysFollowLearningRateAndStep) {
+// Ten replays: the learning rate falls after five, and the fourth meets a
+// gradient that is not finite.
+TEST_F(Cuda, Pc33_GraphReplaysFollowWhatChanges) {
   for (const char *name : {"adamw-O3.msplan", "adamw-delayed.msplan",
                            "adamw-bounded.msplan", "sgd-O2.msplan"}) {
     SCOPED_TRACE(name);
@@ -157,14 +159,23 @@ TEST_F(Cuda, Pc20_GraphReplaysFollowLearningRateAndStep) {
     ASSERT_EQ(driver("cuGraphInstantiateWithFlags", &executable, graph, 0ull),
               0);
     ptrdiff_t lr = onDevice.plan->findHyper("lr");
-    for (int replay = 0; replay < 4; ++replay) {
-      for (size_t group = 0; group < onDevice.plan->groups.size(); ++group)
-        hyper[group * onDevice.plan->hypers.size() + lr] /= 2;
+    auto square = static_cast<size_t>(onDevice.plan->findTensor("square"));
+    const PlanTensor &tensor = onDevice.plan->tensors[square];
+    size_t buffer = tensor.findBuffer("grad.scale_inv") - tensor.buffers.data();
+    auto *hostScale = static_cast<float *>(onHost.store.data(square, buffer));
+    const float goodScale = *hostScale;
+    for (int replay = 1; replay <= 10; ++replay) {
+      if (replay == 6)
+        for (size_t group = 0; group < onDevice.plan->groups.size(); ++group)
+          hyper[group * onDevice.plan->hypers.size() + lr] /= 10;
+      *hostScale = replay == 4 ? HUGE_VALF : goodScale;
+      check(onDevice.session->memory().copyFromHost(
+          onDevice.store.data(square, buffer), hostScale, sizeof(float)));
       check(onDevice.session->memory().copyFromHost(deviceHyper, hyper.data(),
                                                     size));
       ASSERT_EQ(driver("cuGraphLaunch", executable, stream), 0);
       check(onHost.session->enqueue(1.0));
-      EXPECT_TRUE(onDevice.synchronize().applied);
+      EXPECT_EQ(onDevice.synchronize().applied, replay != 4);
       EXPECT_EQ(onDevice.fingerprints(), onHost.fingerprints());
     }
     driver("cuGraphExecDestroy", executable);
