@@ -193,6 +193,39 @@ protected:
     }
   }
 
+  /// The section of `kind`, which every plan has.
+  const plan::Section &find(SectionKind kind) const {
+    return *std::find_if(
+        sections.begin(), sections.end(),
+        [&](const plan::Section &section) { return section.kind == kind; });
+  }
+
+  /// The same as a table.
+  template <typename Element>
+  std::vector<Element> readTable(SectionKind kind) const {
+    const plan::Section &section = find(kind);
+    std::vector<Element> table(section.size / sizeof(Element));
+    for (size_t index = 0; index < table.size(); ++index)
+      table[index] =
+          get<Element>(bytes, section.offset + index * sizeof(Element));
+    return table;
+  }
+
+  /// Expects that a plan with `value` at `offset` is refused, by a message that
+  /// has `reason`.
+  template <typename Value>
+  void expectRefused(size_t offset, Value value, const std::string &reason) {
+    Bytes changed = bytes;
+    put(changed, offset, value);
+    sign(changed);
+    std::shared_ptr<const Plan> plan;
+    Status status = parse(changed, changed.size(), plan);
+    ASSERT_FALSE(status.ok()) << "expected '" << reason << "'";
+    EXPECT_EQ(status.code(), StatusCode::DataLoss);
+    EXPECT_NE(status.message().find(reason), std::string::npos)
+        << status.message();
+  }
+
   Bytes bytes;
   std::vector<plan::Section> sections;
 };
@@ -406,6 +439,131 @@ TEST_P(PlanReader, AnyTableLengthIsHarmless) {
                                  std::to_string(other) + " bytes");
     }
   }
+}
+
+TEST_P(PlanReader, UnknownScheduleIsNamed) {
+  const plan::Section &summary = find(SectionKind::Summary);
+  auto producer = get<plan::Summary>(bytes, summary.offset).producer;
+  expectRefused(summary.offset + offsetof(plan::Summary, schedule), producer,
+                "has schedule 'msamp");
+}
+
+// A bound is one on what the optimizer computes: a weight, its master and a
+// gradient have none.
+TEST_P(PlanReader, BoundedScalingIsForStates) {
+  auto roles = readTable<plan::Role>(SectionKind::Roles);
+  auto storages = readTable<plan::Storage>(SectionKind::Storages);
+  size_t offset = find(SectionKind::Storages).offset;
+  for (size_t index = 0; index < storages.size(); ++index) {
+    const plan::Storage &storage = storages[index];
+    const plan::Role &role = roles[index % roles.size()];
+    if (storage.scaling == plan::Scaling::None)
+      continue;
+    plan::Storage bounded = storage;
+    bounded.scaling = plan::Scaling::Bounded;
+    bounded.history = 0;
+    size_t place = offset + index * sizeof(plan::Storage);
+    if (role.kind != plan::RoleKind::State) {
+      expectRefused(place, bounded, "has no bound to scale by");
+      continue;
+    }
+    bounded.history = 4;
+    expectRefused(place, bounded, "has an impossible format");
+    bounded.history = 0;
+    bounded.scaling = static_cast<plan::Scaling>(4);
+    expectRefused(place, bounded, "has an impossible format");
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Device images
+//===----------------------------------------------------------------------===//
+
+TEST_P(PlanReader, MalformedImageIsRefused) {
+  auto images = readTable<plan::DeviceImage>(SectionKind::DeviceImages);
+  size_t offset = find(SectionKind::DeviceImages).offset;
+  uint64_t codeSize = find(SectionKind::DeviceCode).size;
+  if (images.empty())
+    GTEST_SKIP() << "the plan has no code for devices";
+  for (size_t index = 0; index < images.size(); ++index) {
+    const plan::DeviceImage &image = images[index];
+    SCOPED_TRACE("image " + std::to_string(index));
+    auto refuse = [&](const char *what, auto change) {
+      SCOPED_TRACE(what);
+      plan::DeviceImage changed = image;
+      change(changed);
+      expectRefused(offset + index * sizeof(image), changed, "device image");
+    };
+    refuse("another kind", [](plan::DeviceImage &changed) {
+      changed.kind = static_cast<plan::ImageKind>(2);
+    });
+    refuse("half exact",
+           [](plan::DeviceImage &changed) { changed.is_exact = 2; });
+    refuse("empty", [](plan::DeviceImage &changed) { changed.size = 0; });
+    for (uint64_t begin : {codeSize, codeSize + 1, ~uint64_t(0)})
+      refuse("begins outside",
+             [&](plan::DeviceImage &changed) { changed.offset = begin; });
+    for (uint64_t size : {codeSize - image.offset + 1, codeSize + 1,
+                          ~uint64_t(0), ~uint64_t(0) - image.offset + 2})
+      refuse("ends outside",
+             [&](plan::DeviceImage &changed) { changed.size = size; });
+    for (uint32_t threads : {0u, 1u, 33u, 1056u, 0x7FFFFFE0u, 0xFFFFFFFFu})
+      refuse("threads",
+             [&](plan::DeviceImage &changed) { changed.threads = threads; });
+    for (uint32_t blocks : {0u, 33u, 0xFFFFFFFFu})
+      refuse("blocks", [&](plan::DeviceImage &changed) {
+        changed.blocks_per_sm = blocks;
+      });
+    for (uint32_t access : {0u, 1u, 2u, 12u, 512u, 0x80000000u})
+      refuse("bytes of an access", [&](plan::DeviceImage &changed) {
+        changed.access_bytes = access;
+      });
+    for (uint32_t chunk : {0u, 16u, 48u, 1u << 25, 0xFFFFFFFFu})
+      refuse("elements of a chunk", [&](plan::DeviceImage &changed) {
+        changed.chunk_elements = chunk;
+      });
+    for (uint32_t shared : {(1u << 20) + 1, 0xFFFFFFFFu})
+      refuse("shared memory", [&](plan::DeviceImage &changed) {
+        changed.shared_bytes = shared;
+      });
+  }
+}
+
+TEST_P(PlanReader, ArchitectureOutsideOfTheStringsIsRefused) {
+  if (find(SectionKind::DeviceImages).size == 0)
+    GTEST_SKIP() << "the plan has no code for devices";
+  expectRefused(find(SectionKind::DeviceImages).offset +
+                    offsetof(plan::DeviceImage, arch),
+                plan::StringRef{0xFFFFFFFF, 1}, "outside of its strings");
+}
+
+// The driver reads PTX up to its zero byte.
+TEST_P(PlanReader, PtxWithoutItsZeroByteIsRefused) {
+  auto images = readTable<plan::DeviceImage>(SectionKind::DeviceImages);
+  const plan::Section &code = find(SectionKind::DeviceCode);
+  size_t checked = 0;
+  for (size_t index = 0; index < images.size(); ++index) {
+    if (images[index].kind != plan::ImageKind::Ptx)
+      continue;
+    ++checked;
+    expectRefused(code.offset + images[index].offset + images[index].size,
+                  char('x'), "device image");
+    // Nor may the code end before it.
+    plan::DeviceImage longer = images[index];
+    longer.size = code.size - longer.offset;
+    expectRefused(find(SectionKind::DeviceImages).offset +
+                      index * sizeof(longer),
+                  longer, "device image");
+  }
+  if (!checked)
+    GTEST_SKIP() << "the plan has no PTX";
+}
+
+TEST_P(PlanReader, InspectKernelsAreForDevices) {
+  const plan::Section &kernels = find(SectionKind::Kernels);
+  ASSERT_GE(kernels.size, sizeof(plan::Kernel));
+  expectRefused(kernels.offset + offsetof(plan::Kernel, phase),
+                plan::Phase::Inspect, "is malformed");
 }
 
 /// Kernels are looked up, never called, when a session is made.

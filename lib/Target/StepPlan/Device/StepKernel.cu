@@ -7,10 +7,8 @@
 //   barrier | store sweep, unless the step is skipped | barrier | commit each
 //   tensor
 //
-// A sweep hands out chunks of all tensors to warps, in the order of a table, by
-// a counter: warps need not wait for one another, and the last chunks spread
-// over all of them. Nothing here decides a bit: results are integer sums and
-// maxima.
+// A sweep hands chunks of all tensors to warps, which need not wait for one
+// another. Nothing here decides a bit: results are integer sums and maxima.
 
 #include "msamp_rt/device_step.h"
 #include "msamp_rt/step_math.h"
@@ -171,16 +169,23 @@ DEVICE uint64_t *committedResults(DeviceStep *step, const DeviceTensor &row) {
 // Chunks
 //===----------------------------------------------------------------------===//
 
-/// A warp's place in a sweep. Chunks are asked for two ahead: the counter's
-/// answer for the one after next and the table's row for the next are under way
+/// A warp's place in a sweep. Most chunks are dealt out beforehand, to each
+/// block a row of neighbours that its warps take turns at: a warp so meets few
+/// tensors, and each change of tensor costs microseconds. The last ones go to
+/// whoever is free, by a counter. The next chunk's row of the table is under way
 /// while a chunk is worked on.
 struct Cursor {
   DeviceStep *step;
   uint32_t *counter;
-  uint32_t pending; // in lane 0
+  uint32_t number, end; // of the block's row
+  uint32_t numDealt;    // chunks of all rows
+  uint32_t pending;     // the counter's answer, in lane 0
   bool isReversed;
   DeviceChunk next;
 };
+
+/// One in this many chunks is not dealt out.
+constexpr uint32_t kDealtParts = 16;
 
 DEVICE void takeNumber(Cursor *cursor) {
   if (laneIndex() == 0)
@@ -189,13 +194,37 @@ DEVICE void takeNumber(Cursor *cursor) {
 
 DEVICE void lookUpNext(Cursor *cursor) {
   const DeviceStep *step = cursor->step;
-  uint32_t number = fromFirstLane(cursor->pending);
-  takeNumber(cursor);
+  uint32_t number = cursor->number;
+  if (number < cursor->end) {
+    cursor->number += numThreads() / 32;
+  } else {
+    number = cursor->numDealt + fromFirstLane(cursor->pending);
+    takeNumber(cursor);
+  }
   cursor->next = kNoChunk;
   if (number < step->num_chunks)
     cursor->next = pointer<DeviceChunk>(
         step->chunks)[cursor->isReversed ? step->num_chunks - 1 - number
                                          : number];
+}
+
+DEVICE Cursor startSweep(DeviceStep *step, bool isReversed) {
+  uint32_t numDealt = step->num_chunks - step->num_chunks / kDealtParts;
+  // Rows without a gap, however they divide.
+  auto rowBegin = [&](uint32_t block) {
+    return static_cast<uint32_t>(uint64_t(numDealt) * block / numBlocks());
+  };
+  Cursor cursor{step,
+                &step->next_chunk[isReversed],
+                rowBegin(blockIndex()) + threadIndex() / 32,
+                rowBegin(blockIndex() + 1),
+                numDealt,
+                0,
+                isReversed,
+                kNoChunk};
+  takeNumber(&cursor);
+  lookUpNext(&cursor);
+  return cursor;
 }
 
 /// The warp's next chunk, or kNoChunk.
@@ -211,6 +240,9 @@ EXPORT void msamp_flush_max(uint64_t *result, uint32_t value) {
     atomicMax(result, value);
 }
 EXPORT void msamp_flush_sum(uint64_t *result, uint64_t value) {
+  // Counts of losses mostly are zero in all lanes.
+  if (maximumOverWarp(static_cast<uint32_t>(value | (value >> 32))) == 0)
+    return;
   value = sumOverWarp(value);
   if (laneIndex() == 0 && value != 0)
     atomicAdd(result, value);
@@ -226,9 +258,8 @@ EXPORT void msamp_flush_overflow(DeviceStep *step, uint32_t tensor,
 /// tensors.
 __attribute__((always_inline)) DEVICE void sweep(DeviceStep *step,
                                                  bool isStore) {
-  Cursor cursor{step, &step->next_chunk[isStore], 0, isStore, kNoChunk};
-  takeNumber(&cursor);
-  lookUpNext(&cursor);
+  // Backwards where it stores: what was read last is still in the cache.
+  Cursor cursor = startSweep(step, isStore);
   DeviceChunk chunk = msamp_advance(&cursor);
   while (chunk != kNoChunk) {
     const DeviceTensor &tensor = tensorRow(step, static_cast<uint32_t>(chunk));
