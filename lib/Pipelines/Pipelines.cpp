@@ -23,6 +23,10 @@ static void addStepPasses(OpPassManager &pm, bool forGPU,
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createInferStorage());
   pm.addPass(createExpandWrapper());
+  // Before anything is derived from the optimizer: its text is also what the
+  // reference backend runs.
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
   pm.addPass(createFuseStep());
   pm.addPass(createSplitPhases({/*inspect=*/forGPU, schedule}));
   pm.addPass(createCanonicalizerPass());

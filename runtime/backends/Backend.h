@@ -1,6 +1,7 @@
-// What a backend does: run one phase of a step over tensors whose operands,
-// uniforms and results the session has laid out. Backends keep no state of
-// their own between steps, so any two can be compared bit for bit.
+// What a backend does. One on the host runs one phase of a step over tensors
+// whose operands, uniforms and results the session has laid out; one on a
+// device does whole steps on tensors in its memory. Any two can be compared bit
+// for bit.
 
 #ifndef MSAMP_RT_BACKENDS_BACKEND_H
 #define MSAMP_RT_BACKENDS_BACKEND_H

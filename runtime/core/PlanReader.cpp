@@ -299,7 +299,8 @@ private:
       tensor.numElements = entry.num_elements;
       addBuffers(tensor);
       for (const PlanBuffer &buffer : tensor.buffers)
-        if (!fileNames.insert(tensor.fileName(buffer)).second)
+        if (buffer.isRequired() &&
+            !fileNames.insert(tensor.fileName(buffer)).second)
           return corrupt("two tensors would both be saved as '" +
                          tensor.fileName(buffer) + "'");
       result.tensorByName[tensor.name] = result.tensors.size();

@@ -239,8 +239,8 @@ static Status checkBuffer(const std::string &what, const PlanBuffer &buffer,
 }
 
 void Session::forgetFingerprint(size_t index) {
-  if (device && (changedTensors.empty() || changedTensors.back() != index))
-    changedTensors.push_back(index);
+  if (device)
+    changedTensors.insert(index);
   states[index].hasFingerprint = false;
   states[index].storedAmax.clear();
 }
@@ -564,7 +564,8 @@ static uint32_t largestCodeOf(const void *data, uint64_t count) {
   constexpr Code mask = static_cast<Code>(~Code(0)) >> 1;
   Code largest = 0;
   for (uint64_t i = 0; i < count; ++i)
-    largest = std::max<Code>(largest, static_cast<const Code *>(data)[i] & mask);
+    largest =
+        std::max<Code>(largest, static_cast<const Code *>(data)[i] & mask);
   return largest;
 }
 static uint32_t largestCode(plan::DType dtype, const void *data,
@@ -817,7 +818,8 @@ Status Session::prepare() {
     return {};
   MSAMP_RETURN_IF_ERROR(checkBindings());
   if (!changedTensors.empty()) {
-    MSAMP_RETURN_IF_ERROR(device->forgetResults(changedTensors));
+    MSAMP_RETURN_IF_ERROR(
+        device->forgetResults({changedTensors.begin(), changedTensors.end()}));
     for (size_t index : changedTensors) {
       MSAMP_RETURN_IF_ERROR(findStoredAmaxes(index));
       if (!states[index].storedAmax.empty())
@@ -863,7 +865,7 @@ Status Session::enqueueOnDevice(double gradScale) {
   if (knowsGradAmax)
     for (TensorState &state : states)
       state.gradAmax = -1;
-  hasDeviceGradAmax &= !knowsGradAmax;
+  // (The device has forgotten it by itself.)
   knowsGradAmax = false;
   return {};
 }

@@ -9,6 +9,7 @@
 #include "core/Status.h"
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -164,7 +165,7 @@ private:
   /// Whether some tensor's gradAmax is known.
   bool knowsGradAmax = false;
   /// Tensors whose results on the device are not of what is bound now.
-  std::vector<size_t> changedTensors;
+  std::set<size_t> changedTensors;
   double lastGradScale = 1;
   uint64_t skippedTotal = 0, skippedInARow = 0;
 };

@@ -30,6 +30,20 @@ static const char *phaseName(plan::Phase phase) {
                                         : "store";
 }
 
+static const char *scalingName(plan::Scaling scaling) {
+  switch (scaling) {
+  case plan::Scaling::None:
+    return "none";
+  case plan::Scaling::Current:
+    return "current";
+  case plan::Scaling::Delayed:
+    return "delayed";
+  case plan::Scaling::Bounded:
+    return "bounded";
+  }
+  return "?";
+}
+
 static const char *kindName(plan::ImageKind kind) {
   return kind == plan::ImageKind::Ptx ? "PTX" : "cubin";
 }
@@ -135,9 +149,7 @@ static Json toJson(const Plan &plan) {
         continue;
       entry["formats"][plan.roles[role].name] = {
           {"dtype", dtypeName(storage.dtype)},
-          {"scaling", storage.scaling == plan::Scaling::None      ? "none"
-                      : storage.scaling == plan::Scaling::Current ? "current"
-                                                                  : "delayed"},
+          {"scaling", scalingName(storage.scaling)},
           {"history", storage.history},
           {"overflow", storage.saturate ? "saturate" : "ieee"}};
     }
@@ -155,8 +167,12 @@ static Json toJson(const Plan &plan) {
   json["launches"] = Json::array();
   // All phases of all tensors are one launch, on every backend.
   auto addLaunch = [&](const char *backend) {
+    Json phases = Json::array();
+    if (plan.schedule == "two_phase")
+      phases.push_back("reduce");
+    phases.push_back("store");
     json["launches"].push_back({{"backend", backend},
-                                {"phases", {"reduce", "store"}},
+                                {"phases", phases},
                                 {"tensors", plan.tensors.size()}});
   };
   if (!plan.nativeObject.empty())

@@ -101,9 +101,11 @@ static Status setOption(const std::string &name, const std::string &value,
     MSAMP_RETURN_IF_ERROR(parseCount(name, value, 1000000000, count));
     options.steps = count;
   } else if (name == "--device") {
-    double number;
-    MSAMP_RETURN_IF_ERROR(parseNumber(name, value, number));
-    options.device = static_cast<int>(number);
+    // Counted from 0, unlike what parseCount is for.
+    if (value != "0") {
+      MSAMP_RETURN_IF_ERROR(parseCount(name, value, 1023, count));
+      options.device = static_cast<int>(count);
+    }
   } else if (name == "--threads") {
     MSAMP_RETURN_IF_ERROR(parseCount(name, value, 1024, count));
     options.threads = static_cast<unsigned>(count);

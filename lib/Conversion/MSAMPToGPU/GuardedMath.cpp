@@ -14,10 +14,12 @@
 using namespace mlir;
 using namespace mlir::msamp;
 
-// Exponents. Roots of numbers within kInput lie within half of it. Quotients of
-// kNumerator and what a root may become by a factor and a sum stay far from the
-// ends of f32, remainders included.
-static constexpr int kInput = 100, kFactor = 20, kSum = 40, kNumerator = 40;
+// Exponents. A root lies within half of its input's. By a factor and a sum it
+// becomes a denominator within [-70, 51]; quotients then lie within [-111,
+// 110], which leaves room for remainders at either end of f32.
+static constexpr int kLeastInput = -100, kMostInput = 60;
+static constexpr int kFactor = 20, kSum = 40;
+static constexpr int kLeastNumerator = -60, kMostNumerator = 40;
 
 static Value getUniform(Value value) {
   auto broadcast = value.getDefiningOp<vector::BroadcastOp>();
@@ -88,8 +90,7 @@ Value GuardedMath::approximateRoot(Value radicand) {
   SmallVector<Value> lanes;
   for (int64_t lane = 0; lane < type.getNumElements(); ++lane)
     lanes.push_back(emitApproximateRoot(
-        builder, loc,
-        vector::ExtractOp::create(builder, loc, radicand, lane)));
+        builder, loc, vector::ExtractOp::create(builder, loc, radicand, lane)));
   return vector::FromElementsOp::create(builder, loc, type, lanes);
 }
 
@@ -100,14 +101,14 @@ Value GuardedMath::emitSqrt(Location loc, Value input) {
   Value condition;
   for (int64_t lane = 0; lane < shape.getNumElements(); ++lane) {
     Value value = vector::ExtractOp::create(builder, loc, input, lane);
-    condition = both(
-        loc, condition,
-        arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGE, value,
-                              constant(loc, -kInput)));
-    condition = both(
-        loc, condition,
-        arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLE, value,
-                              constant(loc, kInput)));
+    condition =
+        both(loc, condition,
+             arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGE,
+                                   value, constant(loc, kLeastInput)));
+    condition =
+        both(loc, condition,
+             arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLE,
+                                   value, constant(loc, kMostInput)));
   }
   Value result = emitGuarded(
       builder, loc, condition, type,
@@ -125,19 +126,20 @@ Value GuardedMath::emitSqrt(Location loc, Value input) {
       [&](OpBuilder &nested) -> Value {
         return math::SqrtOp::create(nested, loc, input);
       });
-  ranges[result] = {-kInput / 2, kInput / 2, condition};
+  ranges[result] = {kLeastInput / 2, kMostInput / 2, condition};
   return result;
 }
 
 Value GuardedMath::emitDivide(Location loc, Value numerator,
                               Value denominator) {
-  Value condition = isWithin(loc, numerator, -kNumerator - 20, kNumerator);
+  Value condition = isWithin(loc, numerator, kLeastNumerator, kMostNumerator);
   auto known = ranges.find(denominator);
-  condition = both(loc,
-                   known != ranges.end()
-                       ? known->second.condition
-                       : isWithin(loc, denominator, -kNumerator, kNumerator),
-                   condition);
+  condition =
+      both(loc,
+           known != ranges.end()
+               ? known->second.condition
+               : isWithin(loc, denominator, -kMostNumerator, kMostNumerator),
+           condition);
   return emitGuarded(
       builder, loc, condition, numerator.getType(),
       [&](OpBuilder &nested, int64_t lane) -> Value {
@@ -146,8 +148,8 @@ Value GuardedMath::emitDivide(Location loc, Value numerator,
         Value one = arith::ConstantOp::create(nested, loc,
                                               nested.getF32FloatAttr(1.0f));
         Value negated = arith::NegFOp::create(nested, loc, d);
-        Value guess = NVVM::RcpApproxFtzF32Op::create(
-            nested, loc, nested.getF32Type(), d);
+        Value guess = NVVM::RcpApproxFtzF32Op::create(nested, loc,
+                                                      nested.getF32Type(), d);
         Value error = math::FmaOp::create(nested, loc, negated, guess, one);
         Value reciprocal =
             math::FmaOp::create(nested, loc, guess, error, guess);
@@ -164,12 +166,12 @@ Value GuardedMath::emitMultiply(Location loc, Value range, Value uniform) {
   Value result = arith::MulFOp::create(builder, loc, range, uniform);
   Range known = ranges.lookup(range);
   Value factor = getUniform(uniform);
-  Value isTame = both(
-      loc,
-      arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGE, factor,
-                            constant(loc, -kFactor)),
-      arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLE, factor,
-                            constant(loc, kFactor)));
+  Value isTame =
+      both(loc,
+           arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGE,
+                                 factor, constant(loc, -kFactor)),
+           arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLE,
+                                 factor, constant(loc, kFactor)));
   ranges[result] = {known.low - kFactor, known.high + kFactor,
                     both(loc, isTame, known.condition)};
   return result;
@@ -179,14 +181,14 @@ Value GuardedMath::emitAdd(Location loc, Value range, Value uniform) {
   Value result = arith::AddFOp::create(builder, loc, range, uniform);
   Range known = ranges.lookup(range);
   Value addend = getUniform(uniform);
-  Value zero = arith::ConstantOp::create(builder, loc,
-                                         builder.getF32FloatAttr(0.0f));
-  Value isTame = both(
-      loc,
-      arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGE, addend,
-                            zero),
-      arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLE, addend,
-                            constant(loc, kSum)));
+  Value zero =
+      arith::ConstantOp::create(builder, loc, builder.getF32FloatAttr(0.0f));
+  Value isTame =
+      both(loc,
+           arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGE,
+                                 addend, zero),
+           arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLE,
+                                 addend, constant(loc, kSum)));
   ranges[result] = {known.low, std::max(known.high, kSum) + 1,
                     both(loc, isTame, known.condition)};
   return result;
@@ -208,8 +210,7 @@ Value GuardedMath::emit(Operation *op, ValueRange operands) {
     auto known = ranges.find(value);
     if (known == ranges.end() || !getUniform(other))
       continue;
-    if (isa<arith::MulFOp>(op) && known->second.low > -70 &&
-        known->second.high < 70)
+    if (isa<arith::MulFOp>(op) && known->second.low == kLeastInput / 2)
       return emitMultiply(loc, value, other);
     if (isa<arith::AddFOp>(op))
       return emitAdd(loc, value, other);

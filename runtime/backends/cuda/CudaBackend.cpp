@@ -242,6 +242,7 @@ public:
       row.grad_amax = bound.gradAmax
                           ? addressOf(bound.gradAmax)
                           : gradAmaxTable.address(index * sizeof(float));
+      row.forgets_grad_amax = !bound.gradAmax;
       row.storage_class = static_cast<uint32_t>(tensor.classIndex);
       row.group = static_cast<uint32_t>(tensor.group);
       row.head = findHead(tensor.classIndex, bound);
@@ -282,7 +283,9 @@ public:
   Status setGradScale(double gradScale) override {
     if (gradScale == step.grad_scale_value)
       return {};
-    MSAMP_RETURN_IF_ERROR(checkNotCapturing("set the loss scale"));
+    MSAMP_RETURN_IF_ERROR(checkNotCapturing(
+        "change the loss scale",
+        "bind grad_scale, or run a step with it before the capture begins"));
     step.grad_scale_value = gradScale;
     return deviceMemory.copyFromHost(
         stepTable.at(offsetof(plan::DeviceStep, grad_scale_value)), &gradScale,
@@ -506,15 +509,16 @@ private:
   }
 
   /// A graph must not hold copies from memory that is gone when it is replayed.
-  Status checkNotCapturing(const char *what) {
+  Status checkNotCapturing(
+      const char *what,
+      const char *instead =
+          "call msamp_session_prepare before the capture begins") {
     ScopedContext scope(*driver, deviceMemory.context);
     int status = 0;
     if (driver->StreamIsCapturing(deviceMemory.stream, &status) || !status)
       return {};
-    return invalidArgument(
-        std::string("cannot ") + what +
-        " while the stream is being captured; call msamp_session_prepare "
-        "before the capture begins");
+    return invalidArgument(std::string("cannot ") + what +
+                           " while the stream is being captured; " + instead);
   }
 
   /// See DeviceTensor::head.

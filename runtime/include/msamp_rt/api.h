@@ -124,8 +124,9 @@ MSAMP_RT_EXPORT void msamp_session_free(msamp_session *session);
  * Binding NULL as "grad" means "no gradient": the tensor's step is skipped.
  *
  * For the cuda backend `data` is in memory of the session's device. "grad.amax"
- * (F32 []) is optional: the largest magnitude of the gradient before it was
- * quantized, read in every step; where it is bound, a step need not read the
+ * (F32 []) is optional, for any backend, and read in every step: the largest
+ * magnitude that the stored gradient stands for, with its loss scale; infinite
+ * or NaN if an element was. Where it is bound, a step need not read the
  * gradient to find an overflow. NULL unbinds it.
  *
  * With NULL as `name`, binds what is of the whole step; all are optional, read
@@ -192,7 +193,8 @@ typedef struct msamp_step_report {
  *
  * With a NULL `report` the cuda backend only puts the step on the stream and
  * returns: what stops it (a corrupt scale, say) changes nothing and is told by
- * the next call with a report. With a report it waits for the stream. */
+ * the next call with a report, if no other step ran between. With a report it
+ * waits for the stream. */
 MSAMP_RT_EXPORT msamp_status *msamp_session_run(msamp_session *session,
                                                 double grad_scale,
                                                 msamp_step_report *report);

@@ -32,7 +32,7 @@ struct DeviceTensor {
   /// The Phase that must look at it before the store phase, or Scalars for
   /// none; set by the kernel.
   uint32_t sweep;
-  uint32_t reserved;
+  uint32_t forgets_grad_amax; // 1: grad_amax holds for one step
 };
 static_assert(sizeof(DeviceTensor) == 48);
 inline constexpr uint32_t kUnaligned = 0xFFFFFFFF;

@@ -1,6 +1,6 @@
-// The step plan on disk (.msplan): the only header that the compiler and the
-// runtime share. Little-endian, every struct naturally aligned and without
-// padding; docs/PlanFormat.md is its prose.
+// The step plan on disk (.msplan). With device_step.h and step_math.h beside
+// it, all that the compiler and the runtime share. Little-endian, every struct
+// naturally aligned and without padding; docs/PlanFormat.md is its prose.
 //
 //   PlanHeader | PlanSection[section_count] | section data, each 8-byte aligned
 //

@@ -8,10 +8,11 @@ include "mlir/Pass/PassBase.td"
 def EmitStepPlan : Pass<"msamp-emit-step-plan", "::mlir::ModuleOp"> {
   let summary = "write the lowered module as a step plan";
   let description = [{
-    Compiles @cpu to a native object and writes it with the tables of the launch,
+    Compiles @cpu to a native object and every gpu.module to PTX, and to a cubin
+    where there is ptxas, and writes what there is with the tables of the launch,
     its layout and its optimizer to `output`. The IR stays as it is.
 
-    Requires: one launch, and @cpu in the LLVM dialect only.
+    Requires: one launch, and its code in the LLVM (and NVVM) dialect only.
     Numerics: unchanged.
     (* example filepath=test/Target/StepPlan/emit-step-plan.mlir *)
   }];

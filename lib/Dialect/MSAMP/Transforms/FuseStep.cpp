@@ -242,7 +242,8 @@ private:
     auto update = wide.getDefiningOp<UpdateOp>();
     Operation *culprit = nullptr;
     Value bound;
-    if (update) {
+    bool isState = role != kWeightRole && role != kMasterWeightRole;
+    if (update && isState) {
       RangeAnalysis ranges(builder, loc, optimizer.getBody().front(),
                            getInputRanges(update));
       size_t index = cast<OpResult>(wide).getResultNumber();
@@ -261,6 +262,8 @@ private:
     if (culprit)
       diagnostic.attachNote(culprit->getLoc())
           << "this op's result has no bound";
+    else if (!isState)
+      diagnostic.attachNote(wide.getLoc()) << "only states may have one";
     else
       diagnostic.attachNote(wide.getLoc())
           << "its values are not a result of the optimizer";

@@ -169,23 +169,25 @@ DEVICE uint64_t *committedResults(DeviceStep *step, const DeviceTensor &row) {
 // Chunks
 //===----------------------------------------------------------------------===//
 
-/// A warp's place in a sweep. Most chunks are dealt out beforehand, to each
-/// block a row of neighbours that its warps take turns at: a warp so meets few
-/// tensors, and each change of tensor costs microseconds. The last ones go to
-/// whoever is free, by a counter. The next chunk's row of the table is under way
-/// while a chunk is worked on.
+/// A warp's place in a sweep. Most chunks are dealt out beforehand, in rows of
+/// neighbours, row after row to block after block, and the warps of a block
+/// take turns in its rows: a warp so meets few tensors, and each change of
+/// tensor costs microseconds. The last chunks go to whoever is free, by a
+/// counter. The next chunk's place in the table is under way while a chunk is
+/// worked on.
 struct Cursor {
   DeviceStep *step;
   uint32_t *counter;
-  uint32_t number, end; // of the block's row
-  uint32_t numDealt;    // chunks of all rows
-  uint32_t pending;     // the counter's answer, in lane 0
+  uint32_t turn;     // counts the block's chunks
+  uint32_t numTurns; // chunks of the block's rows
+  uint32_t numDealt; // chunks of all rows
+  uint32_t pending;  // the counter's answer, in lane 0
   bool isReversed;
   DeviceChunk next;
 };
 
-/// One in this many chunks is not dealt out.
-constexpr uint32_t kDealtParts = 16;
+/// Chunks of a row, and the share of all chunks that are not dealt out.
+constexpr uint32_t kRow = 256, kFreeShare = 16;
 
 DEVICE void takeNumber(Cursor *cursor) {
   if (laneIndex() == 0)
@@ -194,9 +196,11 @@ DEVICE void takeNumber(Cursor *cursor) {
 
 DEVICE void lookUpNext(Cursor *cursor) {
   const DeviceStep *step = cursor->step;
-  uint32_t number = cursor->number;
-  if (number < cursor->end) {
-    cursor->number += numThreads() / 32;
+  uint32_t number;
+  if (cursor->turn < cursor->numTurns) {
+    uint32_t row = cursor->turn / kRow * numBlocks() + blockIndex();
+    number = row * kRow + cursor->turn % kRow;
+    cursor->turn += numThreads() / 32;
   } else {
     number = cursor->numDealt + fromFirstLane(cursor->pending);
     takeNumber(cursor);
@@ -209,16 +213,13 @@ DEVICE void lookUpNext(Cursor *cursor) {
 }
 
 DEVICE Cursor startSweep(DeviceStep *step, bool isReversed) {
-  uint32_t numDealt = step->num_chunks - step->num_chunks / kDealtParts;
-  // Rows without a gap, however they divide.
-  auto rowBegin = [&](uint32_t block) {
-    return static_cast<uint32_t>(uint64_t(numDealt) * block / numBlocks());
-  };
+  uint32_t chunks = step->num_chunks - step->num_chunks / kFreeShare;
+  uint32_t numTurns = chunks / (kRow * numBlocks()) * kRow;
   Cursor cursor{step,
                 &step->next_chunk[isReversed],
-                rowBegin(blockIndex()) + threadIndex() / 32,
-                rowBegin(blockIndex() + 1),
-                numDealt,
+                threadIndex() / 32,
+                numTurns,
+                numTurns * numBlocks(),
                 0,
                 isReversed,
                 kNoChunk};
@@ -428,7 +429,9 @@ EXPORT void msamp_run_step(DeviceStep *step) {
     for (uint32_t tensor = thread; tensor < step->num_tensors; tensor += stride)
       prepareTensor(step, tensor, gradScale);
   gridBarrier(step);
-  if (step->any_sweep && !isSkipped(step)) {
+  // All blocks must decide alike, so nothing that the sweep itself changes may
+  // have a part in it: what is known to be skipped is swept all the same.
+  if (step->any_sweep) {
     sweep(step, /*isStore=*/false);
     gridBarrier(step);
   }
@@ -436,9 +439,15 @@ EXPORT void msamp_run_step(DeviceStep *step) {
   if (!skipped)
     sweep(step, /*isStore=*/true);
   gridBarrier(step);
-  if (!skipped)
-    for (uint32_t tensor = thread; tensor < step->num_tensors; tensor += stride)
+  for (uint32_t tensor = thread; tensor < step->num_tensors; tensor += stride) {
+    if (!skipped)
       commitTensor(step, tensor);
+    // What the host knew of this gradient says nothing of the next one, nor in
+    // the next replay of a graph.
+    const DeviceTensor &row = tensorRow(step, tensor);
+    if (row.forgets_grad_amax)
+      *pointer<float>(row.grad_amax) = -1.0f;
+  }
   if (thread == 0)
     finish(step, skipped);
 }

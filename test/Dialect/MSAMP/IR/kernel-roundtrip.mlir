@@ -21,6 +21,10 @@ msamp.launch @unphased layout(@model) optimizer(@plain) {
   }
 }
 
+// CHECK-LABEL: msamp.launch @one_pass layout(@model) optimizer(@plain) schedule(one_pass) {
+msamp.launch @one_pass layout(@model) optimizer(@plain) schedule(one_pass) {
+}
+
 // CHECK-LABEL: msamp.launch @phased layout(@model) optimizer(@plain) schedule(two_phase) attributes {note} {
 msamp.launch @phased layout(@model) optimizer(@plain) schedule(two_phase) attributes {note} {
   // CHECK: msamp.kernel @a class(@matrix) phase(reduce) {

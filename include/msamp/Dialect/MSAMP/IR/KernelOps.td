@@ -98,7 +98,7 @@ def MSAMP_DecodeOp : MSAMP_Op<"decode", [Pure,
   let description = [{
     A NaN becomes a quiet NaN whose other bits are unspecified; encode makes one
     NaN of all. f32 passes unchanged.
-    `convert-msamp-to-cpu` expands it into integer arithmetic.
+    `msamp-expand-casts` turns it into what the target has.
 
     * (C1) operand and result are scalars, or vectors of one shape
   }];
@@ -134,8 +134,7 @@ def MSAMP_CountLossOp : MSAMP_KernelElementOp<"count_loss", [Pure]> {
   let summary = "1 if a cast lost this element, else 0";
   let description = [{
     `payload` is `encode saturate` of `value`. `flushed`: it is zero and `value` is
-    not. `saturated`: `value`, which is not NaN, exceeds the largest finite number,
-    infinities included. A target may look at the payloads of several elements at
+    not. `saturated`: `value` exceeds the largest finite number, or is NaN. A target may look at the payloads of several elements at
     once and at values only where a payload is zero or the largest.
   }];
   let arguments = (ins MSAMP_ResultKindAttr:$kind, F32:$value,

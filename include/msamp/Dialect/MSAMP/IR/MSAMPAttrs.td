@@ -100,7 +100,7 @@ def MSAMP_ScalingAttr : MSAMP_Attr<"Scaling", "scaling"> {
     `current` takes the scale from the amax of the very values being quantized;
     `delayed` from the largest of the last `history` amaxes of earlier steps (and from the current one until that many steps have been seen); `bounded` from
     a bound on the values, derived from the optimizer's body and the largest
-    magnitudes of what it reads, which are known before the step: nothing ever
+    magnitudes of what it reads, which are known before the step: no finite value
     saturates, and about a binade of the format is given away.
 
     ```mlir
