@@ -11,9 +11,14 @@ using namespace mlir::msamp;
 
 /// What the approximate root and every rounding on the way may lose.
 static constexpr float kSlack = 1.0625f;
+/// Between these, a factor and its inverse times the root of a normal number
+/// are normal too.
+static constexpr float kLeastFactor = 0x1p-60f;
+static constexpr float kMostFactor = 0x1p60f;
 
 namespace {
-/// divf(n, addf(mulf(sqrt(x), factor), addend)), with uniform factor and addend.
+/// divf(n, addf(mulf(sqrt(x), factor), addend)), with uniform factor and
+/// addend.
 struct Quotient {
   Value numerator, radicand, factor, addend;
 };
@@ -29,9 +34,8 @@ static std::optional<Quotient> matchQuotient(Operation *op) {
     auto product = scaled.getDefiningOp<arith::MulFOp>();
     if (!product)
       continue;
-    for (auto [root, factor] :
-         {std::pair{product.getLhs(), product.getRhs()},
-          std::pair{product.getRhs(), product.getLhs()}})
+    for (auto [root, factor] : {std::pair{product.getLhs(), product.getRhs()},
+                                std::pair{product.getRhs(), product.getLhs()}})
       if (auto sqrt = root.getDefiningOp<math::SqrtOp>())
         return Quotient{divide.getLhs(), sqrt.getOperand(), factor, addend};
   }
@@ -60,9 +64,8 @@ Screen::create(ReduceOp reduce, Value value,
         radicands.contains(op->getResult(0)))
       continue;
     if (op->getResult(0) != value &&
-        !llvm::all_of(op->getUsers(), [&](Operation *user) {
-          return members.contains(user);
-        }))
+        !llvm::all_of(op->getUsers(),
+                      [&](Operation *user) { return members.contains(user); }))
       continue;
     members.insert(op);
     backwards.push_back(op);
@@ -99,8 +102,9 @@ Value Screen::bound(OpBuilder &builder, Value of, IRMapping &mapping,
   if (isa<math::SqrtOp>(op)) // of a factor: no bound that is worth it
     return math::SqrtOp::create(builder, loc, operand(0));
   Quotient quotient = *matchQuotient(op);
-  // |n| / (sqrt(x) * factor + addend) <= |n| * (1 / sqrt(x)) / factor for a
-  // positive factor and an addend that is not negative; else NaN.
+  // |n| / (sqrt(x) * factor + addend) <= |n| * (1 / sqrt(x) / factor) for a
+  // positive factor and an addend that is not negative; else NaN. Rounding is
+  // monotone, so that the last product may even underflow.
   Value factor = mapping.lookup(quotient.factor);
   Value addend = mapping.lookup(quotient.addend);
   auto constant = [&](float number) -> Value {
@@ -109,13 +113,16 @@ Value Screen::bound(OpBuilder &builder, Value of, IRMapping &mapping,
       attribute = DenseElementsAttr::get(shape, attribute);
     return arith::ConstantOp::create(builder, loc, attribute);
   };
-  Value zero = constant(0.0f);
   Value isTame = arith::AndIOp::create(
       builder, loc,
-      arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGT, factor,
-                            zero),
-      arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGE, addend,
-                            zero));
+      arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLE, factor,
+                            constant(kMostFactor)),
+      arith::AndIOp::create(
+          builder, loc,
+          arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGE, factor,
+                                constant(kLeastFactor)),
+          arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGE, addend,
+                                constant(0.0f))));
   Value inverse = arith::SelectOp::create(
       builder, loc, isTame,
       arith::DivFOp::create(builder, loc, constant(kSlack), factor),
@@ -124,8 +131,8 @@ Value Screen::bound(OpBuilder &builder, Value of, IRMapping &mapping,
       bound(builder, quotient.numerator, mapping, approximateRoot);
   Value root = approximateRoot(mapping.lookup(quotient.radicand));
   return arith::MulFOp::create(
-      builder, loc, arith::MulFOp::create(builder, loc, numerator, root),
-      inverse);
+      builder, loc, numerator,
+      arith::MulFOp::create(builder, loc, root, inverse));
 }
 
 Value Screen::emitBound(

@@ -13,6 +13,7 @@
 #include "llvm/Bitcode/BitcodeReader.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/Linker/Linker.h"
+#include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FileSystem.h"
@@ -59,6 +60,15 @@ createTargetMachine(NVVM::NVVMTargetAttr target, std::string &error) {
       llvm::TargetRegistry::lookupTarget(triple, error);
   if (!backend)
     return nullptr;
+  // LLVM would warn, go on with its least architecture and then crash.
+  std::unique_ptr<llvm::MCSubtargetInfo> known(
+      backend->createMCSubtargetInfo(triple, "", ""));
+  if (!known->isCPUStringValid(target.getChip())) {
+    error = ("there is no such architecture, or it is newer than LLVM " +
+             llvm::Twine(LLVM_VERSION_MAJOR))
+                .str();
+    return nullptr;
+  }
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   return std::unique_ptr<llvm::TargetMachine>(backend->createTargetMachine(
@@ -217,8 +227,8 @@ FailureOr<DeviceCode> mlir::msamp::compileDeviceCode(gpu::GPUModuleOp op) {
   std::unique_ptr<llvm::TargetMachine> machine =
       createTargetMachine(target, error);
   if (!machine)
-    return op.emitError() << "no code generator for " << target.getTriple()
-                          << ": " << error;
+    return op.emitError() << "no code generator for '" << target.getChip()
+                          << "': " << error;
   module->setTargetTriple(llvm::Triple(target.getTriple()));
   if (failed(linkDeviceLibrary(op, *module)))
     return failure();

@@ -51,7 +51,8 @@ func.func @made_of_bits(%w: !msamp.bundle<@m, weight>, %g: !msamp.bundle<@m, gra
 
 // -----
 
-// A weight is quantized from the stored master, not from what the body gives.
+// A weight is quantized from the stored master, not from what the body gives; nor may it
+// be scaled by a bound where there is no master.
 msamp.optimizer @plain states() hyper()
 scalars(%step: i64) {
   msamp.yield
@@ -66,8 +67,28 @@ msamp.layout @m {
 }
 func.func @weight_beside_a_master(%w: !msamp.bundle<@m, weight>, %mw: !msamp.bundle<@m, master_weight>, %g: !msamp.bundle<@m, grad>)
     -> (!msamp.bundle<@m, weight>, !msamp.bundle<@m, master_weight>) {
-  // expected-note @below {{its values are not a result of the optimizer}}
+  // expected-note @below {{only states may have one}}
   %0:2 = msamp.wrapped_update @plain weight(%w : !msamp.bundle<@m, weight>) master_weight(%mw : !msamp.bundle<@m, master_weight>)
       grad(%g : !msamp.bundle<@m, grad>)
   return %0#0, %0#1 : !msamp.bundle<@m, weight>, !msamp.bundle<@m, master_weight>
+}
+
+// -----
+
+msamp.optimizer @plain states() hyper()
+scalars(%step: i64) {
+  msamp.yield
+} body(%param: f32, %grad: f32) {
+  %new = arith.subf %param, %grad : f32
+  msamp.yield %new : f32
+}
+msamp.layout @m {
+  // expected-error @below {{@c scales 'weight' by a bound, but there is none; use current or delayed scaling}}
+  msamp.storage_class @c {weight = #msamp.storage<f8E4M3FN, scaling = <per_tensor, bounded>>, grad = #msamp.storage<f32>}
+  msamp.tensor "a" : tensor<4xf32> class(@c)
+}
+func.func @weight_without_a_master(%w: !msamp.bundle<@m, weight>, %g: !msamp.bundle<@m, grad>) -> !msamp.bundle<@m, weight> {
+  // expected-note @below {{only states may have one}}
+  %0 = msamp.wrapped_update @plain weight(%w : !msamp.bundle<@m, weight>) grad(%g : !msamp.bundle<@m, grad>)
+  return %0 : !msamp.bundle<@m, weight>
 }
