@@ -13,6 +13,7 @@
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Support/FileUtilities.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/Regex.h"
@@ -202,14 +203,21 @@ static LogicalResult checkOptions() {
   if (!arch.empty() && !hasTarget("cuda"))
     return fail("--arch goes with --target=cuda");
   llvm::Regex pattern("^sm_[0-9]+[a-z]?$");
-  for (const std::string &chip : arch)
+  llvm::StringSet<> chips;
+  for (const std::string &chip : arch) {
     if (!pattern.match(chip))
       return fail("unknown architecture '" + chip +
                   "', expected one such as sm_80 or sm_90a");
+    if (!chips.insert(chip).second)
+      return fail("--arch names '" + chip + "' twice");
+  }
   if (output.empty() && emit == Emit::Plan && !explain && explainSvg.empty())
     return fail("no output file is given; see -o");
   if (explain && output == "-")
     return fail("--explain and -o - both want standard output");
+  if (emit != Emit::Plan && (explain || !explainSvg.empty()))
+    return fail(
+        "--explain and --explain-svg are about plans; leave out --emit");
   if (!findChip(chip))
     return fail("unknown chip '" + chip +
                 "', expected h200, h100, a100 or "

@@ -117,13 +117,13 @@ public:
              [this](ReduceOp reduce, Value lost) { addCount(reduce, lost); },
              [this](Operation *op, ValueRange operands) {
                return guardedMath.emit(op, operands);
-                 },
-                 [this](Value radicand) {
-                   return guardedMath.approximateRoot(radicand);
-                 },
-                 [this](Value first, Value second, uint32_t selector) {
-                   return permute(first, second, selector);
-                 }}),
+             },
+             [this](Value radicand) {
+               return guardedMath.approximateRoot(radicand);
+             },
+             [this](Value first, Value second, uint32_t selector) {
+               return permute(first, second, selector);
+             }}),
         guardedMath(builder), counters(counters) {
     uint32_t bytes = 0;
     for (auto load : kernel.getBody().front().getOps<LoadOp>()) {
@@ -248,15 +248,14 @@ private:
   };
 
   Chunk getChunk(Value chunk) {
-    Value begin =
-        a.binary<arith::MulIOp>(a.binary<arith::ShRUIOp>(chunk, a.i64(32)),
-                                a.i64(chunkElements));
+    Value begin = a.binary<arith::MulIOp>(
+        a.binary<arith::ShRUIOp>(chunk, a.i64(32)), a.i64(chunkElements));
     Value count = narrow(a.binary<arith::MinUIOp>(
         a.binary<arith::SubIOp>(numElements, begin), a.i64(chunkElements)));
     Value first = a.binary<arith::MinUIOp>(head, count);
-    Value vectors = a.binary<arith::AndIOp>(
-        a.binary<arith::SubIOp>(count, first),
-        a.i32(static_cast<uint32_t>(-lanes)));
+    Value vectors =
+        a.binary<arith::AndIOp>(a.binary<arith::SubIOp>(count, first),
+                                a.i32(static_cast<uint32_t>(-lanes)));
     return {begin, count, first, vectors};
   }
 
@@ -282,8 +281,8 @@ private:
     Chunk first = getChunk(chunk);
     Value base = getBase(first);
     for (uint32_t ahead = 0; ahead + 1 < staging.stages; ++ahead) {
-      Value place = a.binary<arith::AddIOp>(getOwnPlace(),
-                                            a.i32(ahead * getStride()));
+      Value place =
+          a.binary<arith::AddIOp>(getOwnPlace(), a.i32(ahead * getStride()));
       emitCopies(a.compare(arith::CmpIPredicate::slt, place, first.vectors),
                  a.binary<arith::AddIOp>(base, widen(place)),
                  a.i32(ahead * staging.stageBytes));
@@ -319,8 +318,8 @@ private:
         a.binary<arith::SubIOp>(chunk.vectors, own), a.i32(0));
     Value span = a.binary<arith::AndIOp>(
         a.binary<arith::AddIOp>(room, a.i32(stride - 1)), a.i32(~(stride - 1)));
-    Value nextEnd = a.binary<arith::AddIOp>(
-        span, a.select(isSame, next.vectors, a.i32(0)));
+    Value nextEnd =
+        a.binary<arith::AddIOp>(span, a.select(isSame, next.vectors, a.i32(0)));
     Value nextBase = a.binary<arith::SubIOp>(getBase(next), widen(span));
     IRMapping mapping = emitter.splatUniforms(lanes);
     auto loop = scf::ForOp::create(
@@ -335,11 +334,10 @@ private:
                 a.compare(arith::CmpIPredicate::slt, ahead, chunk.vectors);
             Value isThere =
                 a.compare(arith::CmpIPredicate::slt, ahead, nextEnd);
-            emitCopies(
-                a.binary<arith::OrIOp>(isHere, isThere),
-                a.binary<arith::AddIOp>(a.select(isHere, base, nextBase),
-                                        widen(ahead)),
-                copies);
+            emitCopies(a.binary<arith::OrIOp>(isHere, isThere),
+                       a.binary<arith::AddIOp>(a.select(isHere, base, nextBase),
+                                               widen(ahead)),
+                       copies);
             Value index = a.binary<arith::AddIOp>(base, widen(place));
             auto address = [&](StringRef role, Type integer) {
               return a.address(payloads.lookup(role), integer, index);
@@ -351,9 +349,9 @@ private:
                   static_cast<unsigned>(std::min<int64_t>(16, count * size)));
             };
             SmallVector<Value> results{nextStage(stage), nextStage(copies)};
-            llvm::append_range(results, emitter.emitElements(
-                                            mapping, load, address, index,
-                                            lanes, values.drop_front(2)));
+            llvm::append_range(
+                results, emitter.emitElements(mapping, load, address, index,
+                                              lanes, values.drop_front(2)));
             scf::YieldOp::create(builder, loc, results);
           });
         });
@@ -562,8 +560,8 @@ struct ConvertMSAMPToGPU
     }
     // What is to run on all later chips takes no more than the least of them
     // has.
-    Tuning tuning = llvm::isDigit(chip.back()) ? kTunings[0].tuning
-                                               : getTuning(capability);
+    Tuning tuning =
+        llvm::isDigit(chip.back()) ? kTunings[0].tuning : getTuning(capability);
     overrideTuning(tuning);
 
     OpBuilder builder(launch);
@@ -582,7 +580,7 @@ struct ConvertMSAMPToGPU
     module->setAttr("msamp.native_casts", builder.getUnitAttr());
     if (capability >= 89)
       module->setAttr("msamp.native_fp8", builder.getUnitAttr());
-    symbols.insert(module, std::next(Block::iterator(launch)));
+    symbols.insert(module);
     DeviceModule device(module);
     emitEntry(device, launch.getLoc(), tuning);
     emitScalars(device.create("msamp_scalars",
@@ -657,9 +655,10 @@ struct ConvertMSAMPToGPU
 
   Attribute getTarget(StringRef chip, unsigned capability) {
     // FP8 and saturating f16 casts came with PTX 8.1, after the chips that have
-    // them; later chips start with more.
+    // them; later chips, which sm_88 is one of, start with more.
+    bool isOlder = capability <= 90 && capability != 88;
     return NVVM::NVVMTargetAttr::get(&getContext(), 3, "nvptx64-nvidia-cuda",
-                                     chip, capability <= 90 ? "+ptx81" : "");
+                                     chip, isOlder ? "+ptx81" : "");
   }
 
   /// Elements of a vector of `storageClass`. A chunk has as many vectors of a

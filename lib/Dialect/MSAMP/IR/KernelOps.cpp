@@ -9,6 +9,13 @@
 using namespace mlir;
 using namespace mlir::msamp;
 
+LogicalResult CountLossOp::verify() {
+  if (getKind() != ResultKind::Flushed && getKind() != ResultKind::Saturated)
+    return emitOpError() << "counts '" << stringifyResultKind(getKind())
+                         << "', expected flushed or saturated"; // C1
+  return success();
+}
+
 LogicalResult LaunchOp::verify() {
   for (Operation &op : getKernels().front())
     if (!isa<KernelOp>(op)) // C1

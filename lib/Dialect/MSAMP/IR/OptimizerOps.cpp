@@ -341,6 +341,11 @@ LogicalResult StorageClassOp::verify() {
                            << ", expected #msamp.storage or \"none\"";
     }
   }
+  StorageAttr grad = getStorage(kGradRole);
+  if (grad && (grad.isDelayed() || grad.isBounded())) // C3
+    return emitOpError() << "format of role \"" << kGradRole << "\" is " << grad
+                         << "; a gradient comes with its scale, so that it can "
+                            "only be scaled by its current amax";
   return success();
 }
 

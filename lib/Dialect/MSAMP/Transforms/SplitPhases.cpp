@@ -59,6 +59,15 @@ struct Dependence {
 struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
   using SplitPhasesBase::SplitPhasesBase;
 
+  LogicalResult initialize(MLIRContext *context) override {
+    if (llvm::is_contained({"auto", "one-pass", "two-phase"},
+                           StringRef(schedule)))
+      return success();
+    return emitError(UnknownLoc::get(context))
+           << "unknown schedule '" << schedule
+           << "', expected auto, one-pass or two-phase";
+  }
+
   void runOnOperation() override {
     WalkResult result = getOperation().walk([&](LaunchOp launch) {
       if (launch.getSchedule())

@@ -96,3 +96,23 @@ func.func @count_loss_outside_of_a_kernel(%x: f32, %q: f16) {
   %0 = msamp.count_loss flushed %x as %q : f16 -> i32
   return
 }
+
+// -----
+
+msamp.layout @model {
+  msamp.storage_class @c
+}
+msamp.optimizer @plain states() hyper()
+scalars(%step: i64) {
+  msamp.yield
+} body(%param: f32, %grad: f32) {
+  msamp.yield %param : f32
+}
+msamp.launch @count_loss_C1_kind layout(@model) optimizer(@plain) {
+  msamp.kernel @k class(@c) {
+    %v = msamp.load "weight" : f32
+    %p = msamp.encode saturate %v : f32 -> f16
+    // expected-error @below {{counts 'amax', expected flushed or saturated}}
+    %0 = msamp.count_loss amax %v as %p : f16 -> i32
+  }
+}

@@ -127,3 +127,17 @@ msamp.layout @tensor_C3_name_is_taken {
   // expected-error @below {{name "a" is taken}}
   msamp.tensor "a" : tensor<8xf32>
 }
+
+// -----
+
+msamp.layout @storage_class_C3_delayed {
+  // expected-error @below {{format of role "grad" is #msamp.storage<f8E4M3FN, scaling = <per_tensor, delayed, history = 16>>; a gradient comes with its scale, so that it can only be scaled by its current amax}}
+  msamp.storage_class @c {grad = #msamp.storage<f8E4M3FN, scaling = <per_tensor, delayed, history = 16>>}
+}
+
+// -----
+
+msamp.layout @storage_class_C3_bounded {
+  // expected-error @below {{a gradient comes with its scale, so that it can only be scaled by its current amax}}
+  msamp.storage_class @c {grad = #msamp.storage<f8E5M2, scaling = <per_tensor, bounded>>}
+}

@@ -134,8 +134,11 @@ def MSAMP_CountLossOp : MSAMP_KernelElementOp<"count_loss", [Pure]> {
   let summary = "1 if a cast lost this element, else 0";
   let description = [{
     `payload` is `encode saturate` of `value`. `flushed`: it is zero and `value` is
-    not. `saturated`: `value` exceeds the largest finite number, or is NaN. A target may look at the payloads of several elements at
-    once and at values only where a payload is zero or the largest.
+    not. `saturated`: `value` exceeds the largest finite number, or is NaN. A target
+    may look at the payloads of several elements at once and at values only where a
+    payload is zero or the largest.
+
+    * (C1) `kind` is one of these two
   }];
   let arguments = (ins MSAMP_ResultKindAttr:$kind, F32:$value,
       MSAMP_Payload:$payload);
@@ -144,6 +147,7 @@ def MSAMP_CountLossOp : MSAMP_KernelElementOp<"count_loss", [Pure]> {
     custom<EnumKeyword>($kind) $value `as` $payload attr-dict `:` type($payload)
     `->` type($result)
   }];
+  let hasVerifier = 1;
 }
 
 def MSAMP_HashOp : MSAMP_KernelElementOp<"hash", [Pure]> {

@@ -131,6 +131,7 @@ def MSAMP_StorageClassOp : MSAMP_Op<"storage_class",
 
     * (C1) each entry is a storage attribute or "none"
     * (C2) "none" is for master_weight only
+    * (C3) a scaled grad is `current`: its scale comes with it
   }];
   let arguments = (ins SymbolNameAttr:$sym_name,
       OptionalAttr<MSAMP_OptLevelAttr>:$level,
