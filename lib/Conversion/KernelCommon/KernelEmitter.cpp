@@ -541,8 +541,8 @@ Value KernelEmitter::reduceScreened(const Screen &screen, Value sum,
     Value isLower = a.binary<arith::AndIOp>(
         a.compare(arith::CmpIPredicate::ule, bits, sum),
         a.compare(arith::CmpIPredicate::uge, sum, least));
-    isBelow = vector::ReductionOp::create(
-        builder, loc, vector::CombiningKind::AND, isLower);
+    isBelow = vector::ReductionOp::create(builder, loc,
+                                          vector::CombiningKind::AND, isLower);
   }
   auto choice = scf::IfOp::create(
       builder, loc, isBelow,
@@ -560,8 +560,7 @@ Value KernelEmitter::reduceScreened(const Screen &screen, Value sum,
         emitPure(bits, values, lanes);
         emitPure(mask, values, lanes);
         scf::YieldOp::create(
-            builder, loc,
-            reduceLanes(screen.getReduce(), sum, values, lanes));
+            builder, loc, reduceLanes(screen.getReduce(), sum, values, lanes));
       });
   return choice.getResult(0);
 }
@@ -782,8 +781,8 @@ SmallVector<Value> KernelEmitter::permuteWords(ArrayRef<Value> payloads,
     }
     unsigned begin = used.back() / 8;
     for (int64_t lane = 0; lane < lanes; ++lane) {
-      Value source = vector::ExtractOp::create(builder, loc, packed,
-                                               lane * width / 32);
+      Value source =
+          vector::ExtractOp::create(builder, loc, packed, lane * width / 32);
       auto place = static_cast<uint32_t>(lane * bytes % 4);
       Value &word = words.back()[lane];
       uint32_t &wordPlace = first.back()[lane];
@@ -811,8 +810,8 @@ SmallVector<Value> KernelEmitter::permuteWords(ArrayRef<Value> payloads,
     Value word = vector::FromElementsOp::create(
         builder, loc, VectorType::get({lanes}, i32), lanesOfWord);
     if (bits < 32)
-      word = a.binary<arith::AndIOp>(
-          word, a.splat(lanes, a.i32((1u << bits) - 1)));
+      word = a.binary<arith::AndIOp>(word,
+                                     a.splat(lanes, a.i32((1u << bits) - 1)));
     results.push_back(word);
   }
   if (results.size() % 2 != 0)

@@ -6,8 +6,8 @@
 #ifndef MSAMP_LIB_CONVERSION_KERNELCOMMON_KERNELEMITTER_H
 #define MSAMP_LIB_CONVERSION_KERNELCOMMON_KERNELEMITTER_H
 
-#include "msamp/Dialect/MSAMP/IR/MSAMP.h"
 #include "KernelCommon/Screen.h"
+#include "msamp/Dialect/MSAMP/IR/MSAMP.h"
 #include "msamp_rt/plan_format.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

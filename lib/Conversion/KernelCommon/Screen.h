@@ -27,8 +27,8 @@ public:
   ArrayRef<Operation *> getOps() const { return ops.getArrayRef(); }
   bool contains(Operation *op) const { return ops.contains(op); }
 
-  /// Emits an upper bound of the magnitude, NaN or infinite where there is none.
-  /// Values that are not of the screen's ops are looked up in `mapping`;
+  /// Emits an upper bound of the magnitude, NaN or infinite where there is
+  /// none. Values that are not of the screen's ops are looked up in `mapping`;
   /// `approximateRoot` gives about 1 / sqrt(x), to 4 % and not below half of
   /// that, and infinity for x = 0 and subnormal x.
   Value emitBound(OpBuilder &builder, IRMapping &mapping,

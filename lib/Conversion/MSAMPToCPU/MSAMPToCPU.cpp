@@ -120,10 +120,9 @@ private:
     Value root = a.binary<arith::SubIOp>(
         splat(0x5F3759DF), a.binary<arith::ShRUIOp>(bits, splat(1)));
     // Zero, subnormal and negative numbers, infinity and NaN are left out.
-    Value isNormal = a.compare(
-        arith::CmpIPredicate::ult,
-        a.binary<arith::SubIOp>(bits, splat(0x00800000)),
-        splat(0x7F800000 - 0x00800000));
+    Value isNormal = a.compare(arith::CmpIPredicate::ult,
+                               a.binary<arith::SubIOp>(bits, splat(0x00800000)),
+                               splat(0x7F800000 - 0x00800000));
     return a.bitcast(type, a.select(isNormal, root, splat(0x7F800000)));
   }
 

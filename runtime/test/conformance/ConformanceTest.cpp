@@ -61,7 +61,7 @@ std::string describe(const SessionOptions &options) {
 /// Every variant of compiled code that this machine runs: the cpu's, with each
 /// of `threads`, and the GPU's.
 std::vector<SessionOptions> compiledVariants(std::shared_ptr<const Plan> plan,
-                                        std::vector<unsigned> threads) {
+                                             std::vector<unsigned> threads) {
   std::vector<SessionOptions> variants;
   for (const char *isa : {"x86-64", "x86-64-v3", "x86-64-v4"})
     for (unsigned count : threads) {
@@ -226,14 +226,15 @@ private:
     void *device = nullptr;
     check(owner.allocate(bytes.size(), device));
     check(owner.copyFromHost(device, bytes.data(), bytes.size()));
-    return {std::move(bytes), line + skip,
-            {device, [&owner](void *data) { owner.release(data); }}};
+    return {std::move(bytes), line + skip, {device, [&owner](void *data) {
+                                              owner.release(data);
+                                            }}};
   }
 
   void pull(Block &block) {
     if (block.device)
-      check(session->memory().copyToHost(
-          block.bytes.data(), block.device.get(), block.bytes.size()));
+      check(session->memory().copyToHost(block.bytes.data(), block.device.get(),
+                                         block.bytes.size()));
   }
 
   std::vector<std::vector<Block>> memory; // [tensor][buffer]

@@ -23,8 +23,7 @@ namespace {
 template <typename... Arguments>
 int driver(const char *name, Arguments... arguments) {
   static void *library = ::dlopen("libcuda.so.1", RTLD_NOW);
-  auto entry =
-      reinterpret_cast<int (*)(Arguments...)>(::dlsym(library, name));
+  auto entry = reinterpret_cast<int (*)(Arguments...)>(::dlsym(library, name));
   return entry ? entry(arguments...) : -1;
 }
 
@@ -65,8 +64,8 @@ struct Trainer {
       std::vector<float> values(tensor.numElements);
       for (size_t i = 0; i < values.size(); ++i)
         values[i] = scale * (static_cast<float>(i % 13) - 6.0f);
-      check(session->quantizeGradient(tensor.name, values.data(),
-                                      values.size()));
+      check(
+          session->quantizeGradient(tensor.name, values.data(), values.size()));
     }
   }
 
