@@ -276,8 +276,10 @@ private:
   }
   uint32_t getStride() const { return static_cast<uint32_t>(lanes * kWarp); }
 
-  /// Copies ahead of the first chunk of a tensor.
+  /// Copies ahead of the first chunk of a tensor. Another storage class divides
+  /// a warp's memory otherwise: all its lanes must have read what they copied.
   void emitFirstCopies(Value chunk) {
+    NVVM::SyncWarpOp::create(builder, loc, a.i32(~0u));
     Chunk first = getChunk(chunk);
     Value base = getBase(first);
     for (uint32_t ahead = 0; ahead + 1 < staging.stages; ++ahead) {
@@ -307,7 +309,7 @@ private:
   /// This lane's vectors of a chunk. Copies to shared memory run some vectors
   /// ahead of the arithmetic, into the next chunk if it is of the same tensor:
   /// they hide the latency of memory and hold no registers. A thread reads only
-  /// what it copied itself, so no barrier is needed.
+  /// what it copied itself, so no barrier is needed within a tensor.
   SmallVector<Value> emitVectors(const Chunk &chunk, const Chunk &next,
                                  Value isSame, ValueRange carried) {
     uint32_t stride = getStride();

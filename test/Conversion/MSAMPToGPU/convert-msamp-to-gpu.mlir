@@ -79,7 +79,9 @@ scalars(%step: i64, %lr: f64, %beta: f64) {
 // CHECK-DAG: llvm.getelementptr %[[RESULTS]][0] : (!llvm.ptr) -> !llvm.ptr, i64
 // CHECK-DAG: llvm.getelementptr %[[UNIFORMS]][3] : (!llvm.ptr) -> !llvm.ptr, f32
 // Operands are copied to shared memory ahead of their use, 16 bytes at a time, also
-// into the next chunk while it is of the same tensor.
+// into the next chunk while it is of the same tensor. Until then the warp's memory may be
+// in use by another kernel.
+// CHECK: nvvm.bar.warp.sync
 // CHECK: nvvm.cp.async.shared.global %{{.*}}, %{{.*}}, 16,
 // CHECK: nvvm.cp.async.commit.group
 // CHECK: scf.while
