@@ -39,6 +39,7 @@ inline constexpr Result kInvalidValue = 1;
 
 /// Entry points by their names in libcuda, without the leading "cu".
 struct Driver {
+  // NOLINTBEGIN(readability-identifier-naming)
   Result (*Init)(unsigned flags);
   Result (*DriverGetVersion)(int *version);
   Result (*GetErrorName)(Result error, const char **text);
@@ -84,6 +85,7 @@ struct Driver {
   Result (*StreamGetCtx)(Stream stream, Context *context);
   Result (*PointerGetAttribute)(void *value, PointerAttribute,
                                 DevicePointer address);
+  // NOLINTEND(readability-identifier-naming)
 
   /// The driver of this machine, loaded and initialised once.
   static Status get(const Driver *&driver);
