@@ -837,6 +837,7 @@ Status Session::prepare() {
   }
   if (!hasDeviceGradAmax) {
     std::vector<float> values;
+    values.reserve(states.size());
     for (const TensorState &state : states)
       values.push_back(state.gradAmax);
     MSAMP_RETURN_IF_ERROR(device->setGradAmax(values));
@@ -844,6 +845,7 @@ Status Session::prepare() {
   }
   if (!hasDeviceBuffers) {
     std::vector<const TensorBuffers *> buffers;
+    buffers.reserve(states.size());
     for (const TensorState &state : states)
       buffers.push_back(&state.buffers);
     MSAMP_RETURN_IF_ERROR(device->setBuffers(buffers, stepBuffers));

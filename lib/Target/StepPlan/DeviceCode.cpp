@@ -79,8 +79,10 @@ createTargetMachine(NVVM::NVVMTargetAttr target, std::string &error) {
 /// Links the device library and leaves nothing visible but the entry point.
 static LogicalResult linkDeviceLibrary(gpu::GPUModuleOp op,
                                        llvm::Module &module) {
+  // Two labels of one section. NOLINTBEGIN(clang-analyzer-security.PointerSub)
   llvm::StringRef bitcode(msamp_device_library,
                           msamp_device_library_end - msamp_device_library);
+  // NOLINTEND(clang-analyzer-security.PointerSub)
   llvm::Expected<std::unique_ptr<llvm::Module>> library =
       llvm::parseBitcodeFile(
           llvm::MemoryBufferRef(bitcode, "msamp device library"),

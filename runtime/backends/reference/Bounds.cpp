@@ -89,6 +89,7 @@ msamp::rt::boundResults(const Plan &plan,
         evaluate(instruction, operands, operand(0), operand(1), operand(2)));
   }
   std::vector<float> bounds;
+  bounds.reserve(plan.body.results.size());
   for (uint32_t result : plan.body.results)
     bounds.push_back(magnitude(values[result]));
   return bounds;

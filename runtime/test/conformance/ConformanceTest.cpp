@@ -509,10 +509,10 @@ TEST_P(Conformance, Pc11_AlignmentLeavesNoTraceInTheBits) {
         machine->runApplied();
       }
       machine->expectGuardsIntact();
-      if (offset == 0)
+      if (offset == 0) {
         aligned = std::move(machine);
-      if (offset == 0)
         continue;
+      }
       expectSameState(*aligned, *machine);
       expectSameObservations(*aligned, *machine);
     }
