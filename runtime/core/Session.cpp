@@ -863,11 +863,10 @@ Status Session::enqueueOnDevice(double gradScale) {
   MSAMP_RETURN_IF_ERROR(device->launch());
   lastGradScale = gradScale;
   // What was known of these gradients says nothing of the buffers' next
-  // contents.
+  // contents. The device forgets it by itself.
   if (knowsGradAmax)
     for (TensorState &state : states)
       state.gradAmax = -1;
-  // (The device has forgotten it by itself.)
   knowsGradAmax = false;
   return {};
 }

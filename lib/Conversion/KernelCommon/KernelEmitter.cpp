@@ -62,16 +62,18 @@ Type mlir::msamp::asInteger(Type payload) {
 // Expansions of single ops
 //===----------------------------------------------------------------------===//
 
+static uint32_t toSingleBits(APFloat value) {
+  bool ignored;
+  value.convert(APFloat::IEEEsingle(), APFloat::rmNearestTiesToEven, &ignored);
+  return static_cast<uint32_t>(value.bitcastToAPInt().getZExtValue());
+}
+
 /// compute_scale on f32, by the exponents; see ComputeScaleOp::computeBits.
 static Value expandComputeScale(OpBuilder &builder, Location loc, Value amax,
                                 Value oldScale, Type payload) {
   ScalarBuilder a{builder, loc};
-  bool ignored;
-  APFloat largest =
-      APFloat::getLargest(cast<FloatType>(payload).getFloatSemantics());
-  largest.convert(APFloat::IEEEsingle(), APFloat::rmNearestTiesToEven,
-                  &ignored);
-  uint32_t maxBits = largest.bitcastToAPInt().getZExtValue();
+  uint32_t maxBits = toSingleBits(
+      APFloat::getLargest(cast<FloatType>(payload).getFloatSemantics()));
   Type i32 = builder.getI32Type();
   Value bits = a.binary<arith::AndIOp>(a.bitcast(i32, amax), a.i32(0x7FFFFFFF));
   Value exponent = a.binary<arith::ShRUIOp>(bits, a.i32(23));
@@ -568,12 +570,6 @@ Value KernelEmitter::reduceScreened(const Screen &screen, Value sum,
 //===----------------------------------------------------------------------===//
 // Losses
 //===----------------------------------------------------------------------===//
-
-static uint32_t toSingleBits(APFloat value) {
-  bool ignored;
-  value.convert(APFloat::IEEEsingle(), APFloat::rmNearestTiesToEven, &ignored);
-  return static_cast<uint32_t>(value.bitcastToAPInt().getZExtValue());
-}
 
 /// count_loss of `lanes` values. Magnitudes compare as signed integers, which
 /// every instruction set has.

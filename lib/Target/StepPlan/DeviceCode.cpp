@@ -15,7 +15,6 @@
 #include "llvm/Linker/Linker.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
@@ -114,24 +113,6 @@ static LogicalResult linkDeviceLibrary(gpu::GPUModuleOp op,
   return success();
 }
 
-static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager callGraph;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PipelineTuningOptions tuning;
-  tuning.LoopVectorization = tuning.SLPVectorization = false;
-  tuning.LoopUnrolling = false;
-  llvm::PassBuilder builder(&machine, tuning);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(callGraph);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, callGraph, modules);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3)
-      .run(module, modules);
-}
-
 /// Path of ptxas, or empty.
 static std::string findPtxas() {
   if (llvm::ErrorOr<std::string> found = llvm::sys::findProgramByName("ptxas"))
@@ -160,36 +141,13 @@ static LogicalResult assemble(gpu::GPUModuleOp op, StringRef chip,
   std::string ptxas = findPtxas();
   if (ptxas.empty())
     return success();
-  TemporaryFile input, output, log;
-  if (input.create("ptx") || output.create("cubin") || log.create("log"))
-    return op.emitError("cannot create a temporary file");
-  std::error_code error;
-  llvm::raw_fd_ostream stream(input.path, error);
-  stream << code.ptx;
-  stream.close();
-  if (stream.has_error())
-    error = stream.error();
-  stream.clear_error();
-  if (error)
-    return op.emitError() << "cannot write " << input.path << ": "
-                          << error.message();
-  std::string message;
-  std::optional<StringRef> redirects[] = {StringRef(), StringRef(log.path),
-                                          StringRef(log.path)};
-  int status = llvm::sys::ExecuteAndWait(
-      ptxas,
-      {ptxas, ("-arch=" + chip).str(), "-v", "-o", output.path, input.path},
-      std::nullopt, redirects, /*SecondsToWait=*/120, /*MemoryLimit=*/0,
-      &message);
-  auto text = llvm::MemoryBuffer::getFile(log.path);
-  StringRef report = text ? (*text)->getBuffer() : StringRef();
-  if (status != 0)
-    return op.emitError() << ptxas << " failed: " << message << report;
-  auto cubin = llvm::MemoryBuffer::getFile(output.path);
-  if (!cubin)
-    return op.emitError() << "cannot read " << output.path << ": "
-                          << cubin.getError().message();
-  code.cubin = (*cubin)->getBuffer().str();
+  std::string report;
+  FailureOr<std::string> cubin =
+      runTool(op, ptxas, {("-arch=" + chip).str(), "-v"}, code.ptx,
+              /*seconds=*/120, report);
+  if (failed(cubin))
+    return failure();
+  code.cubin = std::move(*cubin);
   code.registers = findNumber(report, "registers");
   code.spillBytes = findNumber(report, "bytes spill stores");
   return success();
@@ -235,7 +193,7 @@ FailureOr<DeviceCode> mlir::msamp::compileDeviceCode(gpu::GPUModuleOp op) {
   if (failed(linkDeviceLibrary(op, *module)))
     return failure();
   module->setDataLayout(machine->createDataLayout());
-  optimize(*module, *machine);
+  optimize(*module, *machine, llvm::OptimizationLevel::O3);
 
   DeviceCode code;
   llvm::SmallVector<char, 0> text;

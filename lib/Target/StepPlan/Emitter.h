@@ -8,7 +8,12 @@
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "llvm/Support/FileUtilities.h"
+#include "llvm/Passes/OptimizationLevel.h"
+
+namespace llvm {
+class Module;
+class TargetMachine;
+} // namespace llvm
 
 namespace mlir::msamp {
 
@@ -42,13 +47,17 @@ void registerDeviceTranslations(DialectRegistry &registry);
 /// the module says `msamp.wants_cubin` and ptxas is found.
 FailureOr<DeviceCode> compileDeviceCode(gpu::GPUModuleOp module);
 
-/// Removes a file at the end of a scope.
-struct TemporaryFile {
-  llvm::SmallString<128> path;
-  llvm::FileRemover remover;
+/// LLVM's passes at `level`. Vectors are chosen already and loops are as wide
+/// as they should be, so vectorizers, unrolling and interleaving stay off.
+void optimize(llvm::Module &module, llvm::TargetMachine &machine,
+              llvm::OptimizationLevel level);
 
-  std::error_code create(StringRef suffix);
-};
+/// What `tool`, called with `options`, `-o` and two paths, makes of `input`;
+/// `report` receives what it prints. Errors, and a run of more than `seconds`,
+/// are reported at `op`.
+FailureOr<std::string> runTool(Operation *op, StringRef tool,
+                               ArrayRef<StringRef> options, StringRef input,
+                               unsigned seconds, std::string &report);
 
 } // namespace mlir::msamp
 

@@ -9,10 +9,7 @@
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FileUtilities.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
@@ -38,32 +35,6 @@ createTargetMachine(const llvm::Triple &triple, std::string &error) {
       llvm::CodeGenOptLevel::Default));
 }
 
-static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager callGraph;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PipelineTuningOptions tuning;
-  tuning.LoopVectorization = tuning.SLPVectorization = false;
-  tuning.LoopUnrolling = tuning.LoopInterleaving = false;
-  llvm::PassBuilder builder(&machine, tuning);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(callGraph);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, callGraph, modules);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2)
-      .run(module, modules);
-}
-
-std::error_code TemporaryFile::create(StringRef suffix) {
-  std::error_code error =
-      llvm::sys::fs::createTemporaryFile("msamp", suffix, path);
-  if (!error)
-    remover.setFile(path);
-  return error;
-}
-
 /// Links relocatable `object` into a shared object.
 static FailureOr<std::string> linkSharedObject(ModuleOp cpu, StringRef object) {
   // The linker that this build found, or one on the path.
@@ -78,41 +49,11 @@ static FailureOr<std::string> linkSharedObject(ModuleOp cpu, StringRef object) {
                              << linker << " nor on PATH";
     linker = *found;
   }
-  TemporaryFile input, output, log;
-  if (std::error_code error = input.create("o"))
-    return cpu.emitError() << "cannot create a temporary file: "
-                           << error.message();
-  if (output.create("so") || log.create("log"))
-    return cpu.emitError("cannot create a temporary file");
-  std::error_code error;
-  llvm::raw_fd_ostream stream(input.path, error);
-  stream << object;
-  stream.close();
-  if (stream.has_error())
-    error = stream.error();
-  stream.clear_error();
-  if (error)
-    return cpu.emitError() << "cannot write " << input.path << ": "
-                           << error.message();
-  std::string message;
-  std::optional<StringRef> redirects[] = {StringRef(), StringRef(log.path),
-                                          StringRef(log.path)};
-  int code = llvm::sys::ExecuteAndWait(
-      linker,
-      {linker, "-shared", "-s", "--build-id=none", "-z", "defs", "-z",
-       "noexecstack", "-o", output.path, input.path},
-      std::nullopt, redirects, /*SecondsToWait=*/60, /*MemoryLimit=*/0,
-      &message);
-  if (code != 0) {
-    if (auto text = llvm::MemoryBuffer::getFile(log.path))
-      message += (*text)->getBuffer().str();
-    return cpu.emitError() << linker << " failed: " << message;
-  }
-  auto linked = llvm::MemoryBuffer::getFile(output.path);
-  if (!linked)
-    return cpu.emitError() << "cannot read " << output.path << ": "
-                           << linked.getError().message();
-  return (*linked)->getBuffer().str();
+  std::string report;
+  return runTool(
+      cpu, linker,
+      {"-shared", "-s", "--build-id=none", "-z", "defs", "-z", "noexecstack"},
+      object, /*seconds=*/60, report);
 }
 
 FailureOr<std::string> mlir::msamp::compileNativeObject(ModuleOp cpu,
@@ -149,7 +90,7 @@ FailureOr<std::string> mlir::msamp::compileNativeObject(ModuleOp cpu,
   triple = target.str();
   module->setTargetTriple(target);
   module->setDataLayout(machine->createDataLayout());
-  optimize(*module, *machine);
+  optimize(*module, *machine, llvm::OptimizationLevel::O2);
 
   llvm::SmallVector<char, 0> object;
   llvm::raw_svector_ostream stream(object);

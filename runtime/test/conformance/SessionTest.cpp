@@ -124,26 +124,36 @@ TEST(Session, KnownAmaxIsForgottenAfterItsStep) {
   EXPECT_EQ(fixture.fingerprints(), before);
 }
 
-/// Passes everything on but the store phase, which fails.
-class FailingBackend : public Backend {
+/// Passes everything on.
+class ForwardingBackend : public Backend {
 public:
-  explicit FailingBackend(std::unique_ptr<Backend> inner)
+  explicit ForwardingBackend(std::unique_ptr<Backend> inner)
       : inner(std::move(inner)) {}
-  std::string describe() const override { return "failing"; }
+  std::string describe() const override { return "forwarding"; }
   Status computeScalars(int64_t step, const double *hyper,
                         float *scalars) override {
     return inner->computeScalars(step, hyper, scalars);
   }
   Status runPhase(plan::Phase phase,
                   std::vector<TensorTask *> &tasks) override {
-    if (phase == plan::Phase::Store && fail)
-      return {StatusCode::Internal, "the device is gone"};
     return inner->runPhase(phase, tasks);
   }
-  bool fail = false;
 
 private:
   std::unique_ptr<Backend> inner;
+};
+
+/// The store phase fails.
+class FailingBackend : public ForwardingBackend {
+public:
+  using ForwardingBackend::ForwardingBackend;
+  Status runPhase(plan::Phase phase,
+                  std::vector<TensorTask *> &tasks) override {
+    if (phase == plan::Phase::Store && fail)
+      return {StatusCode::Internal, "the device is gone"};
+    return ForwardingBackend::runPhase(phase, tasks);
+  }
+  bool fail = false;
 };
 
 TEST(Session, FailureHalfWayPoisonsUntilReloaded) {
@@ -464,24 +474,15 @@ TEST_P(StepBuffers, StepsWithoutAReportAreSteps) {
 //===----------------------------------------------------------------------===//
 
 /// Counts the tensors of each phase.
-class CountingBackend : public Backend {
+class CountingBackend : public ForwardingBackend {
 public:
-  explicit CountingBackend(std::unique_ptr<Backend> inner)
-      : inner(std::move(inner)) {}
-  std::string describe() const override { return "counting"; }
-  Status computeScalars(int64_t step, const double *hyper,
-                        float *scalars) override {
-    return inner->computeScalars(step, hyper, scalars);
-  }
+  using ForwardingBackend::ForwardingBackend;
   Status runPhase(plan::Phase phase,
                   std::vector<TensorTask *> &tasks) override {
     (phase == plan::Phase::Reduce ? reduced : stored) = tasks.size();
-    return inner->runPhase(phase, tasks);
+    return ForwardingBackend::runPhase(phase, tasks);
   }
   size_t reduced = 0, stored = 0;
-
-private:
-  std::unique_ptr<Backend> inner;
 };
 
 /// One tensor with a gradient of the caller's, and no other that is bound.
