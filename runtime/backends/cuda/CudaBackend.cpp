@@ -445,12 +445,15 @@ private:
       Result result = driver->ModuleLoadDataEx(
           &module, plan->deviceCode.data() + candidate->offset, 2, options,
           values);
-      if (!result)
+      if (!result) {
         result =
             driver->ModuleGetFunction(&function, module, plan::kDeviceEntry);
-      if (!result) {
-        image = candidate;
-        return {};
+        if (!result) {
+          image = candidate;
+          return {};
+        }
+        driver->ModuleUnload(module);
+        module = nullptr;
       }
       tried += (tried.empty() ? "" : "; ") + candidate->arch + ": " +
                describeResult(*driver, result) +
