@@ -1,13 +1,16 @@
 // Times the cuda backend on one plan with random state, on the device's clock.
 //
-//   msamp-bench-cuda PLAN [--repeat N] [--verify STEPS]
+//   msamp-bench-cuda PLAN [--repeat N] [--verify STEPS] [--offload]
 //
 // Prints one line of JSON: milliseconds of a step alone on an idle device
 // (median, fastest, slowest), of one in a row of ten, and of one replayed from
 // a CUDA graph; GB/s over the bytes of the operands; microseconds the host
 // spends on a step; device memory beside the tensors. --verify first runs STEPS
 // steps here and on the cpu backend and compares the fingerprints of all
-// tensors. Gradients bring their amax and histories are full, as in training.
+// tensors. --offload leaves optimizer state in pinned host memory, and adds
+// GB/s over the bus, beside those of copy engines that move as many bytes both
+// ways at once. Gradients bring their amax and histories are full, as in
+// training.
 
 #include "core/Formats.h"
 #include "core/Session.h"
@@ -89,10 +92,11 @@ struct Run {
   StateStore store;
   void *gradAmaxes = nullptr;
 
-  Run(std::shared_ptr<const Plan> planArgument, const SessionOptions &options)
+  Run(std::shared_ptr<const Plan> planArgument, const SessionOptions &options,
+      bool offload = false)
       : plan(std::move(planArgument)), store(plan) {
     check(Session::create(plan, options, session));
-    check(store.allocate(*session));
+    check(store.allocate(*session, offload));
     check(session->memory().allocate(plan->tensors.size() * sizeof(float),
                                      gradAmaxes));
     fill();
@@ -231,34 +235,65 @@ static uint64_t verify(const std::shared_ptr<const Plan> &plan, Run &onDevice,
   return onHost.fingerprint();
 }
 
+/// Milliseconds that the copy engines take for `size` bytes to the device and
+/// as many from it at the same time.
+static double timeBus(const Device &device, size_t size) {
+  void *host[2], *other;
+  unsigned long long onDevice[2];
+  for (int way = 0; way < 2; ++way) {
+    cu("cuMemHostAlloc", &host[way], size, 1u /* portable */);
+    cu("cuMemAlloc_v2", &onDevice[way], size);
+  }
+  cu("cuStreamCreate", &other, 1u /* non-blocking */);
+  auto copyBoth = [&] {
+    cu("cuMemcpyHtoDAsync_v2", onDevice[0], const_cast<const void *>(host[0]),
+       size, device.stream);
+    cu("cuMemcpyDtoHAsync_v2", host[1], onDevice[1], size, other);
+    cu("cuStreamSynchronize", other);
+  };
+  std::vector<double> times;
+  for (int round = 0; round < 5; ++round)
+    times.push_back(device.time(copyBoth));
+  for (int way = 0; way < 2; ++way) {
+    cu("cuMemFreeHost", host[way]);
+    cu("cuMemFree_v2", onDevice[way]);
+  }
+  return median(times);
+}
+
 int main(int argc, char **argv) {
   std::string path;
   int repeat = 25, verifySteps = 0;
+  bool offload = false;
   for (int index = 1; index < argc; ++index) {
     std::string argument = argv[index];
     if (argument == "--repeat" && index + 1 < argc)
       repeat = std::max(1, std::atoi(argv[++index]));
     else if (argument == "--verify" && index + 1 < argc)
       verifySteps = std::atoi(argv[++index]);
+    else if (argument == "--offload")
+      offload = true;
     else
       path = argument;
   }
   if (path.empty())
-    fail("usage: msamp-bench-cuda PLAN [--repeat N] [--verify STEPS]");
+    fail("usage: msamp-bench-cuda PLAN [--repeat N] [--verify STEPS] "
+         "[--offload]");
   std::shared_ptr<const Plan> plan;
   check(Plan::load(path, plan));
   Device device;
   size_t freeBefore = device.freeBytes();
-  Run run(plan, {"cuda", 0, "", 0, device.stream});
+  Run run(plan, {"cuda", 0, "", 0, device.stream}, offload);
   uint64_t fingerprint = verifySteps ? verify(plan, run, verifySteps) : 0;
   StepReport report;
   check(run.session->run(1.0, report));
   if (!report.applied)
     fail("the step was skipped");
-  size_t used = freeBefore - device.freeBytes(), tensors = 0;
+  size_t used = freeBefore - device.freeBytes(), tensors = 0, offloaded = 0;
   for (const PlanTensor &tensor : plan->tensors)
     for (const PlanBuffer &buffer : tensor.buffers)
-      tensors += buffer.byteSize;
+      (offload && buffer.canBeOffloaded() ? offloaded : tensors) +=
+          buffer.byteSize;
 
   auto step = [&] { check(run.session->enqueue(1.0)); };
   // An idle GPU takes a while to reach its clocks.
@@ -303,7 +338,7 @@ int main(int argc, char **argv) {
       "\"parameters\": %llu, \"bytes\": %llu, \"ms\": %.4f, \"ms_min\": %.4f, "
       "\"ms_max\": %.4f, \"ms_in_a_row\": %.4f, \"ms_graph\": %.4f, "
       "\"gb_per_s\": %.0f, \"host_us\": %.2f, \"extra_mb\": %.1f, "
-      "\"verified_steps\": %d, \"fingerprint\": \"%016llx\"}\n",
+      "\"verified_steps\": %d, \"fingerprint\": \"%016llx\"",
       path.c_str(), run.session->describeBackend().c_str(),
       plan->tensors.size(), static_cast<unsigned long long>(report.elements),
       static_cast<unsigned long long>(report.bytes), ms,
@@ -312,5 +347,11 @@ int main(int argc, char **argv) {
       static_cast<double>(report.bytes) / ms / 1e6, host,
       (static_cast<double>(used) - static_cast<double>(tensors)) / 1e6,
       verifySteps, static_cast<unsigned long long>(fingerprint));
+  if (offload) {
+    double both = 2e-6 * static_cast<double>(offloaded);
+    std::printf(", \"bus_gb_per_s\": %.1f, \"bus_copy_gb_per_s\": %.1f",
+                both / ms, both / timeBus(device, offloaded));
+  }
+  std::printf("}\n");
   return 0;
 }

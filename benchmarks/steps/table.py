@@ -41,6 +41,8 @@ def read(path):
             match = PLAN_NAME.fullmatch(stem)
             line["workload"] = match["workload"] if match else stem
             line["what"] = f"msamp {match['variant']}" if match else "msamp"
+            if "bus_gb_per_s" in line:
+                line["what"] += " offload"
         lines[line["workload"], line["what"]] = line
     return machine, lines
 
@@ -104,6 +106,11 @@ def main():
     print_table([COLUMNS] + [make_row(line, lines) for line in ordered])
     print("ms: a step alone on an idle device, median. Ratios are of times, "
           "alone / in a row: below 1 is faster.")
+    for line in ordered:
+        if "bus_gb_per_s" in line:
+            print(f"{line['workload']}, {line['what']}: "
+                  f"{line['bus_gb_per_s']} GB/s over the bus, copy engines "
+                  f"both ways at once {line['bus_copy_gb_per_s']}")
     for line in ordered:
         if "error" in line:
             print(f"failed: {line['workload']}, {line['what']}: "

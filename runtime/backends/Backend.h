@@ -50,6 +50,8 @@ public:
   virtual bool isHost() const = 0;
   /// Allocates `size` zeroed bytes, aligned for any access.
   virtual Status allocate(size_t size, void *&data) = 0;
+  /// The same in memory of the host that the device works on in place (pinned).
+  virtual Status allocateOffloaded(size_t size, void *&data) = 0;
   virtual void release(void *data) = 0;
   virtual Status copyToHost(void *host, const void *data, size_t size) = 0;
   virtual Status copyFromHost(void *data, const void *host, size_t size) = 0;
@@ -80,8 +82,10 @@ public:
   virtual std::string describe() const = 0;
   virtual Memory &memory() = 0;
 
-  /// Fails unless the device can use `data`; `what` names it.
-  virtual Status checkAddress(const void *data, const std::string &what) = 0;
+  /// Fails unless the device can use `data`; `what` names it. Only what
+  /// `mayBeOffloaded` may lie in pinned memory of the host.
+  virtual Status checkAddress(const void *data, const std::string &what,
+                              bool mayBeOffloaded) = 0;
 
   /// What the next launches work on: `tensors` in the plan's order, where those
   /// without a gradient take no part, and for those without a bound amax of the

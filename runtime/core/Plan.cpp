@@ -25,6 +25,12 @@ std::string PlanTensor::fileName(const PlanBuffer &buffer) const {
   return name + std::string(key);
 }
 
+bool PlanBuffer::canBeOffloaded() const {
+  return kind == Kind::Payload &&
+         role != Plan::roleIndex(plan::RoleKind::Weight) &&
+         role != Plan::roleIndex(plan::RoleKind::Grad);
+}
+
 const PlanBuffer *PlanTensor::findBuffer(std::string_view key) const {
   for (const PlanBuffer &buffer : buffers)
     if (buffer.key == key)

@@ -49,6 +49,9 @@ struct PlanBuffer {
 
   /// Whether a step cannot do without it; what can is not saved either.
   bool isRequired() const { return kind != Kind::GradAmax; }
+  /// Whether it is optimizer state of many elements, which only the step itself
+  /// uses: what a device can leave in the host's memory.
+  bool canBeOffloaded() const;
 };
 
 struct PlanTensor {

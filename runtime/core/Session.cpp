@@ -97,6 +97,10 @@ public:
     std::memset(data, 0, padded);
     return {};
   }
+  Status allocateOffloaded(size_t, void *&) override {
+    return invalidArgument("only the cuda backend has state to offload; this "
+                           "one works in the host's memory");
+  }
   void release(void *data) override { std::free(data); }
   Status copyToHost(void *host, const void *data, size_t size) override {
     std::memcpy(host, data, size);
@@ -262,7 +266,8 @@ Status Session::bind(const std::string &name, const std::string &key,
   if (!data && byteSize != 0 && !isGrad && buffer->isRequired())
     return invalidArgument(what + " is null; only a gradient may be");
   if (device)
-    MSAMP_RETURN_IF_ERROR(device->checkAddress(data, what));
+    MSAMP_RETURN_IF_ERROR(
+        device->checkAddress(data, what, buffer->canBeOffloaded()));
   TensorState &state = states[index];
   setAddress(state.buffers, *buffer, data);
   if (buffer->role == gradRole) {
@@ -301,7 +306,8 @@ Status Session::bindStep(const std::string &key, void *data,
   MSAMP_RETURN_IF_ERROR(
       checkBuffer(what, *buffer, data, dtype, shape, byteSize));
   if (device)
-    MSAMP_RETURN_IF_ERROR(device->checkAddress(data, what));
+    MSAMP_RETURN_IF_ERROR(
+        device->checkAddress(data, what, /*mayBeOffloaded=*/false));
   if (key == "grad_scale")
     stepBuffers.gradScale = static_cast<float *>(data);
   else if (key == "found_inf")

@@ -81,7 +81,7 @@ Status StateStore::bind(Session &session, size_t tensor, size_t buffer,
                       info.byteSize);
 }
 
-Status StateStore::allocate(Session &session) {
+Status StateStore::allocate(Session &session, bool offload) {
   buffers.clear();
   buffers.resize(plan->tensors.size());
   Memory &memory = session.memory();
@@ -93,8 +93,11 @@ Status StateStore::allocate(Session &session) {
       if (!info.isRequired())
         continue;
       void *data = nullptr;
-      MSAMP_RETURN_IF_ERROR(memory.allocate(info.byteSize, data)
-                                .withContext("'" + entry.fileName(info) + "'"));
+      Status status = offload && info.canBeOffloaded()
+                          ? memory.allocateOffloaded(info.byteSize, data)
+                          : memory.allocate(info.byteSize, data);
+      MSAMP_RETURN_IF_ERROR(
+          std::move(status).withContext("'" + entry.fileName(info) + "'"));
       buffers[tensor].back().reset(data);
       MSAMP_RETURN_IF_ERROR(bind(session, tensor, buffer, data));
     }

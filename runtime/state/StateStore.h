@@ -20,9 +20,9 @@ public:
       : plan(std::move(plan)) {}
 
   /// Allocates every buffer of the plan that a step needs, zeroed, in the
-  /// session's memory, and binds it. The session is of this plan and outlives
-  /// the store.
-  Status allocate(Session &session);
+  /// session's memory, and binds it; optimizer state in the host's if
+  /// `offload`. The session is of this plan and outlives the store.
+  Status allocate(Session &session, bool offload = false);
 
   /// Initial state from a file of parameters, one for each tensor, in F32, F16
   /// or BF16.

@@ -22,6 +22,8 @@ Runs optimizer steps of a compiled step plan on safetensors files.
   --steps N            number of steps (default: the number of gradient files)
   --backend NAME       cpu (default), cuda or reference
   --device N           device of the cuda backend (default 0)
+    --offload            keep optimizer state in host memory and stream it through
+                       the GPU in every step (cuda)
   --threads N          threads of the cpu backend (default: one a processor)
   --isa NAME           force x86-64, x86-64-v3 or x86-64-v4 code
   --hyper NAME=X,...   hyper-parameters, for all groups
@@ -118,6 +120,8 @@ static Status setOption(const std::string &name, const std::string &value,
 static bool setFlag(const std::string &argument, Options &options) {
   if (argument == "--allow-missing-grads")
     return options.allowMissingGrads = true;
+  if (argument == "--offload")
+    return options.offload = true;
   if (argument == "--fingerprints")
     return options.printFingerprints = true;
   if (argument == "--help" || argument == "-h")

@@ -25,6 +25,7 @@ struct Options {
   int device = 0;
   double gradScale = 1.0;
   std::vector<std::pair<std::string, double>> hyper;
+  bool offload = false;
   bool allowMissingGrads = false;
   bool printFingerprints = false;
   bool help = false;

@@ -46,7 +46,7 @@ static Status runPlan(const Options &options) {
     MSAMP_RETURN_IF_ERROR(session->setHyper(nullptr, name, value));
 
   StateStore store(plan);
-  MSAMP_RETURN_IF_ERROR(store.allocate(*session));
+  MSAMP_RETURN_IF_ERROR(store.allocate(*session, options.offload));
   SafetensorsFile input;
   if (!options.params.empty()) {
     MSAMP_RETURN_IF_ERROR(SafetensorsFile::open(options.params, input));

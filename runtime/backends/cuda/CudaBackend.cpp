@@ -65,9 +65,26 @@ public:
         "cannot clear device memory");
   }
 
+  Status allocateOffloaded(size_t size, void *&data) override {
+    ScopedContext scope(*driver, context);
+    size = std::max<size_t>(size, 1);
+    MSAMP_RETURN_IF_ERROR(
+        check(driver->MemHostAlloc(&data, size, kHostAllocPortable),
+              "cannot allocate " + std::to_string(size) +
+                  " bytes of pinned host memory"));
+    std::memset(data, 0, size);
+    return {};
+  }
+
   void release(void *data) override {
     ScopedContext scope(*driver, context);
-    driver->MemFree(reinterpret_cast<DevicePointer>(data));
+    unsigned type = kDeviceMemory;
+    auto address = reinterpret_cast<DevicePointer>(data);
+    driver->PointerGetAttribute(&type, kPointerMemoryType, address);
+    if (type == kHostMemory)
+      driver->MemFreeHost(data);
+    else
+      driver->MemFree(address);
   }
 
   Status copyToHost(void *host, const void *data, size_t size) override {
@@ -194,7 +211,8 @@ public:
 
   Memory &memory() override { return deviceMemory; }
 
-  Status checkAddress(const void *data, const std::string &what) override {
+  Status checkAddress(const void *data, const std::string &what,
+                      bool mayBeOffloaded) override {
     if (!data)
       return {};
     ScopedContext scope(*driver, deviceMemory.context);
@@ -202,10 +220,17 @@ public:
     int ordinal = -1;
     auto address = reinterpret_cast<DevicePointer>(data);
     // Memory that CUDA knows nothing of is plain host memory.
-    if (driver->PointerGetAttribute(&type, kPointerMemoryType, address) ||
-        type != kDeviceMemory)
-      return invalidArgument(what + " is in host memory; the cuda backend "
-                                    "works on device memory");
+    bool isKnown =
+        !driver->PointerGetAttribute(&type, kPointerMemoryType, address);
+    DevicePointer seen = 0;
+    if (isKnown && type == kHostMemory && mayBeOffloaded &&
+        !driver->PointerGetAttribute(&seen, kPointerDevicePointer, address) &&
+        seen == address)
+      return {};
+    if (!isKnown || type != kDeviceMemory)
+      return invalidArgument(
+          what + " is in host memory; the cuda backend works on device memory" +
+          (mayBeOffloaded ? ", or for this buffer on pinned host memory" : ""));
     if (!driver->PointerGetAttribute(&ordinal, kPointerDeviceOrdinal,
                                      address) &&
         ordinal != deviceMemory.device)

@@ -43,6 +43,8 @@ const char *findAll(void *library, Driver &driver) {
   MSAMP_FIND(LaunchCooperativeKernel, "")
   MSAMP_FIND(MemAlloc, "_v2")
   MSAMP_FIND(MemFree, "_v2")
+  MSAMP_FIND(MemHostAlloc, "")
+  MSAMP_FIND(MemFreeHost, "")
   MSAMP_FIND(MemGetInfo, "_v2")
   MSAMP_FIND(MemcpyHtoD, "_v2")
   MSAMP_FIND(MemcpyDtoH, "_v2")

@@ -30,9 +30,11 @@ enum DeviceAttribute : int {
 enum FunctionAttribute : int { kMaxDynamicSharedBytes = 8 };
 enum PointerAttribute : int {
   kPointerMemoryType = 2,
+  kPointerDevicePointer = 3,
   kPointerDeviceOrdinal = 9,
 };
 enum MemoryType : unsigned { kHostMemory = 1, kDeviceMemory = 2 };
+enum HostAllocFlag : unsigned { kHostAllocPortable = 1 };
 enum JitOption : int { kJitErrorLog = 5, kJitErrorLogSize = 6 };
 inline constexpr Result kOutOfMemory = 2;
 inline constexpr Result kInvalidValue = 1;
@@ -71,6 +73,8 @@ struct Driver {
                                     Stream stream, void **arguments);
   Result (*MemAlloc)(DevicePointer *address, size_t size);
   Result (*MemFree)(DevicePointer address);
+  Result (*MemHostAlloc)(void **address, size_t size, unsigned flags);
+  Result (*MemFreeHost)(void *address);
   Result (*MemGetInfo)(size_t *free, size_t *total);
   Result (*MemcpyHtoD)(DevicePointer target, const void *source, size_t size);
   Result (*MemcpyDtoH)(void *target, DevicePointer source, size_t size);

@@ -123,7 +123,9 @@ MSAMP_RT_EXPORT void msamp_session_free(msamp_session *session);
  * until it is bound anew or the session is freed. Buffers must not overlap.
  * Binding NULL as "grad" means "no gradient": the tensor's step is skipped.
  *
- * For the cuda backend `data` is in memory of the session's device. "grad.amax"
+ * For the cuda backend `data` is in memory of the session's device; the master
+ * weight and states may be in pinned memory of the host, from where each step
+ * streams them. "grad.amax"
  * (F32 []) is optional, for any backend, and read in every step: the largest
  * magnitude that the stored gradient stands for, with its loss scale; infinite
  * or NaN if an element was. Where it is bound, a step need not read the

@@ -39,12 +39,12 @@ struct Trainer {
   Status status;
 
   Trainer(const std::string &name, const std::string &backend,
-          void *stream = nullptr)
+          void *stream = nullptr, bool offload = false)
       : plan(load(name)), store(plan) {
     status = Session::create(plan, {backend, 2, "", 0, stream}, session);
     if (!status.ok())
       return;
-    check(store.allocate(*session));
+    check(store.allocate(*session, offload));
     for (const PlanTensor &tensor : plan->tensors) {
       std::vector<float> values(tensor.numElements);
       for (size_t i = 0; i < values.size(); ++i)
@@ -124,6 +124,24 @@ TEST_F(Cuda, StepsThatNobodyWaitsForHaveTheSameBits) {
     }
   EXPECT_TRUE(onDevice.synchronize().applied);
   EXPECT_EQ(onDevice.fingerprints(), onHost.fingerprints());
+}
+
+// Optimizer state in the host's memory: loaded, stepped, saved with the bits of
+// the reference, where scales are of every kind.
+TEST_F(Cuda, OffloadedStateHasTheSameBits) {
+  for (const char *name : {"adamw-O3.msplan", "adamw-O0.msplan",
+                           "adamw-delayed.msplan", "adamw-bounded.msplan"}) {
+    SCOPED_TRACE(name);
+    Trainer onDevice(name, "cuda", stream, /*offload=*/true);
+    Trainer onHost(name, "reference");
+    for (int step = 0; step < 5; ++step)
+      for (Trainer *trainer : {&onDevice, &onHost}) {
+        trainer->setGradients(0.01f * static_cast<float>(step + 1));
+        check(trainer->session->enqueue(1.0));
+      }
+    EXPECT_TRUE(onDevice.synchronize().applied);
+    EXPECT_EQ(onDevice.fingerprints(), onHost.fingerprints());
+  }
 }
 
 // Ten replays: the learning rate falls after five, and the fourth meets a
@@ -259,6 +277,23 @@ TEST_F(Cuda, HostMemoryIsRefused) {
   ASSERT_FALSE(status.ok());
   EXPECT_NE(status.message().find("is in host memory"), std::string::npos)
       << status.message();
+
+  // Pinned memory is for state alone.
+  void *pinned = nullptr;
+  size_t size = host.size() * sizeof(float);
+  check(trainer.session->memory().allocateOffloaded(size, pinned));
+  status = trainer.session->bind(tensor.name, "weight", pinned, "F32",
+                                 tensor.shape, size);
+  EXPECT_NE(status.message().find("is in host memory"), std::string::npos)
+      << status.message();
+  check(trainer.session->bind(tensor.name, "first_moment", pinned, "F32",
+                              tensor.shape, size));
+  status = trainer.session->bind(tensor.name, "first_moment", host.data(),
+                                 "F32", tensor.shape, size);
+  EXPECT_NE(status.message().find("or for this buffer on pinned host memory"),
+            std::string::npos)
+      << status.message();
+  trainer.session->memory().release(pinned);
 }
 
 TEST_F(Cuda, OverlappingBuffersAreRefused) {
