@@ -62,6 +62,7 @@ static void addCUDAPasses(OpPassManager &pm, const StepToCUDAOptions &options) {
   conversion.blocksPerSM = options.blocksPerSM;
   conversion.chunkElements = options.chunkElements;
   conversion.stages = options.stages;
+  conversion.fastMath = options.fastMath;
   pm.addPass(createConvertMSAMPToGPU(conversion));
   addCodePasses(pm.nest<gpu::GPUModuleOp>());
 }

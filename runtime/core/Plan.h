@@ -103,6 +103,8 @@ public:
   std::string digest;
   uint64_t fileSize = 0;
   size_t numScalars = 0;
+  /// Whether images approximate, so that their bits are not the reference's.
+  bool hasFastMath = false;
   std::vector<PlanRole> roles;
   std::vector<PlanHyper> hypers;
   std::vector<PlanGroup> groups;

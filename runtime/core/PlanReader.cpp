@@ -167,6 +167,10 @@ private:
       return corrupt("has schedule '" + result.schedule +
                      "', which this runtime does not know");
     result.numScalars = summary.num_scalars;
+    if (summary.fast_math > 1)
+      return corrupt("has fast_math " + std::to_string(summary.fast_math) +
+                     ", expected 0 or 1");
+    result.hasFastMath = summary.fast_math != 0;
 
     std::vector<plan::Role> roles;
     MSAMP_RETURN_IF_ERROR(readArray(plan::SectionKind::Roles, "roles", roles));

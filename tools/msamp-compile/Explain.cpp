@@ -97,9 +97,9 @@ std::string Explanation::getText() const {
     kept += elementsOf(index) * costOf(index).kept;
   }
   out << formatv("{0}: {1} tensors, {2} parameters, schedule {3}, one launch a "
-                 "step for all of them\n",
-                 plan.optimizer, plan.tensors.size(), parameters,
-                 plan.schedule);
+                 "step for all of them{4}\n",
+                 plan.optimizer, plan.tensors.size(), parameters, plan.schedule,
+                 plan.hasFastMath ? "; fast math" : "");
   for (size_t index = 0; index < plan.classes.size(); ++index) {
     uint64_t elements = elementsOf(index);
     if (elements == 0)

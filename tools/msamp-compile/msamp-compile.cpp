@@ -110,6 +110,11 @@ static cl::list<std::string>
          cl::desc("Architectures for cuda (default sm_90a); the plan also has "
                   "PTX for all later ones"),
          cl::value_desc("sm_90a,sm_80"), cl::cat(category));
+static cl::opt<bool>
+    fastMath("fast-math",
+             cl::desc("Of cuda code: approximate division and square root; "
+                      "gives up bits that are the same everywhere"),
+             cl::cat(category));
 // For the tuning script; see convert-msamp-to-gpu.
 static cl::opt<unsigned> accessBytes("tune-access-bytes", cl::Hidden,
                                      cl::cat(category));
@@ -202,6 +207,8 @@ static LogicalResult checkOptions() {
       return fail("unknown target '" + target + "', expected cpu or cuda");
   if (!arch.empty() && !hasTarget("cuda"))
     return fail("--arch goes with --target=cuda");
+  if (fastMath && !hasTarget("cuda"))
+    return fail("--fast-math goes with --target=cuda");
   llvm::Regex pattern("^sm_[0-9]+[a-z]?$");
   llvm::StringSet<> chips;
   for (const std::string &chip : arch) {
@@ -299,6 +306,7 @@ static LogicalResult compile() {
     options.blocksPerSM = blocksPerSM;
     options.chunkElements = chunkElements;
     options.stages = stages;
+    options.fastMath = fastMath;
     options.schedule = getSchedule();
     buildStepToCUDAPipeline(pm, options);
   } else {

@@ -116,7 +116,8 @@ static void printText(const Plan &plan, const std::string &path) {
       std::printf("  %s\n", kernel.symbol.c_str());
   }
   if (!plan.images.empty())
-    std::printf("\ndevice code, one launch a step:\n");
+    std::printf("\ndevice code, one launch a step%s:\n",
+                plan.hasFastMath ? ", fast math" : "");
   for (const PlanImage &image : plan.images) {
     std::printf("  %s %s, %zu bytes; %u threads, %u blocks a multiprocessor",
                 image.arch.c_str(), kindName(image.info.kind), image.size,
@@ -136,6 +137,7 @@ static Json toJson(const Plan &plan) {
   json["optimizer"] = plan.optimizer;
   json["schedule"] = plan.schedule;
   json["target"] = plan.target;
+  json["fast_math"] = plan.hasFastMath;
   json["classes"] = Json::object();
   for (size_t index = 0; index < plan.classes.size(); ++index) {
     Json &entry = json["classes"][plan.classes[index]];

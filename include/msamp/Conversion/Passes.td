@@ -35,7 +35,9 @@ def ConvertMSAMPToGPU : Pass<"convert-msamp-to-gpu", "::mlir::ModuleOp"> {
     elements a thread handles, and how many threads, comes from Tuning.def unless
     an option says otherwise.
 
-    Numerics: unchanged.
+    Numerics: unchanged, unless `fast-math`: then f32 division and square root are
+    the GPU's approximations, within 2 units in the last place, and the targets have
+    the flag `fast`, which the plan passes on.
     Postcondition: the gpu.module holds no msamp op but `decode` and `encode`; the
     launch stays, as the step plan's table of contents.
     (* example filepath=test/Conversion/MSAMPToGPU/convert-msamp-to-gpu.mlir *)
@@ -52,6 +54,8 @@ def ConvertMSAMPToGPU : Pass<"convert-msamp-to-gpu", "::mlir::ModuleOp"> {
            "Elements of a warp's share of work, a power of two">,
     Option<"stages", "stages", "unsigned", /*default=*/"0",
            "Vectors of a thread in shared memory">,
+    Option<"fastMath", "fast-math", "bool", /*default=*/"false",
+           "Approximate division and square root">,
   ];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect",
     "::mlir::NVVM::NVVMDialect", "::mlir::gpu::GPUDialect",

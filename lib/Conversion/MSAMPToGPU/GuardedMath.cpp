@@ -194,8 +194,38 @@ Value GuardedMath::emitAdd(Location loc, Value range, Value uniform) {
   return result;
 }
 
+Value GuardedMath::emitFast(Operation *op, ValueRange operands) {
+  bool isDivision = isa<arith::DivFOp>(op);
+  if (!isDivision && !isa<math::SqrtOp>(op))
+    return {};
+  Location loc = op->getLoc();
+  auto emitOne = [&](ValueRange scalars) {
+    return LLVM::CallIntrinsicOp::create(
+               builder, loc, builder.getF32Type(),
+               builder.getStringAttr(isDivision ? "llvm.nvvm.div.full"
+                                                : "llvm.nvvm.sqrt.approx.f"),
+               scalars)
+        .getResult(0);
+  };
+  auto type = dyn_cast<VectorType>(operands[0].getType());
+  // Single elements too: bits must not depend on where a vector begins.
+  if (!type)
+    return emitOne(operands);
+  SmallVector<Value> lanes;
+  for (int64_t lane = 0; lane < type.getNumElements(); ++lane) {
+    SmallVector<Value> scalars;
+    for (Value operand : operands)
+      scalars.push_back(vector::ExtractOp::create(builder, loc, operand, lane));
+    lanes.push_back(emitOne(scalars));
+  }
+  return vector::FromElementsOp::create(builder, loc, type, lanes);
+}
+
 Value GuardedMath::emit(Operation *op, ValueRange operands) {
   Location loc = op->getLoc();
+  if (isFast && !operands.empty() &&
+      getElementTypeOrSelf(operands[0].getType()).isF32())
+    return emitFast(op, operands);
   if (operands.empty() || !isa<VectorType>(operands[0].getType()) ||
       !getElementTypeOrSelf(operands[0].getType()).isF32())
     return {};

@@ -2,7 +2,8 @@
 // start from an approximation are exact where nothing under- or overflows on
 // the way; a GPU's own sequences check that for each operation, with a branch.
 // Here one branch serves all lanes, and what is known of a root need not be
-// checked again when it divides.
+// checked again when it divides. Or, where asked for, the GPU's approximations
+// as they are.
 
 #ifndef MSAMP_LIB_CONVERSION_MSAMPTOGPU_GUARDEDMATH_H
 #define MSAMP_LIB_CONVERSION_MSAMPTOGPU_GUARDEDMATH_H
@@ -14,10 +15,12 @@ namespace mlir::msamp {
 
 class GuardedMath {
 public:
-  explicit GuardedMath(OpBuilder &builder) : builder(builder) {}
+  GuardedMath(OpBuilder &builder, bool isFast)
+      : builder(builder), isFast(isFast) {}
 
-  /// Emits `op` on the vectors `operands`, or returns null if it is none of its
-  /// concern. The bits are those of the op.
+  /// Emits `op` on `operands`, or returns null if it is none of its concern.
+  /// The bits are those of the op, unless it is fast: then within 2 units in
+  /// the last place (PTX ISA, div.full and sqrt.approx).
   Value emit(Operation *op, ValueRange operands);
 
   /// About 1 / sqrt of a vector's elements: infinity for zero, and for
@@ -32,6 +35,7 @@ private:
     Value condition;
   };
 
+  Value emitFast(Operation *op, ValueRange operands);
   Value emitSqrt(Location loc, Value input);
   Value emitDivide(Location loc, Value numerator, Value denominator);
   Value emitMultiply(Location loc, Value range, Value uniform);
@@ -42,6 +46,7 @@ private:
   Value both(Location loc, Value left, Value right);
 
   OpBuilder &builder;
+  const bool isFast;
   llvm::DenseMap<Value, Range> ranges;
 };
 

@@ -107,8 +107,9 @@ public:
   /// each thread. A warp has `warpBytes` of `stagingMemory` to itself: others
   /// may be at another kernel.
   KernelLowering(DeviceModule &device, KernelOp kernel, OptimizerOp optimizer,
-                 int64_t lanes, const Tuning &tuning, LLVM::GlobalOp counters,
-                 LLVM::GlobalOp stagingMemory, uint32_t warpBytes)
+                 int64_t lanes, const Tuning &tuning, bool isFast,
+                 LLVM::GlobalOp counters, LLVM::GlobalOp stagingMemory,
+                 uint32_t warpBytes)
       : device(device), lanes(lanes), chunkElements(tuning.chunkElements),
         builder(device.context), loc(kernel.getLoc()), a{builder, loc},
         emitter(
@@ -124,7 +125,7 @@ public:
              [this](Value first, Value second, uint32_t selector) {
                return permute(first, second, selector);
              }}),
-        guardedMath(builder), counters(counters) {
+        guardedMath(builder, isFast), counters(counters) {
     uint32_t bytes = 0;
     for (auto load : kernel.getBody().front().getOps<LoadOp>()) {
       auto own = static_cast<uint32_t>(
@@ -609,7 +610,7 @@ struct ConvertMSAMPToGPU
           warpBytes, tuning.stages * getStageBytes(kernel, lanesOf(kernel)));
     for (auto kernel : launch.getKernels().front().getOps<KernelOp>())
       KernelLowering(device, kernel, optimizer, lanesOf(kernel), tuning,
-                     counters, staging, warpBytes)
+                     fastMath, counters, staging, warpBytes)
           .run();
     setNumber("msamp.shared_bytes", warpBytes * tuning.threads / kWarp);
     emitDispatch(device, launch, layout);
@@ -659,8 +660,13 @@ struct ConvertMSAMPToGPU
     // FP8 and saturating f16 casts came with PTX 8.1, after the chips that have
     // them; later chips, which sm_88 is one of, start with more.
     bool isOlder = capability <= 90 && capability != 88;
+    Builder builder(&getContext());
+    DictionaryAttr flags;
+    if (fastMath)
+      flags = builder.getDictionaryAttr(
+          builder.getNamedAttr("fast", builder.getUnitAttr()));
     return NVVM::NVVMTargetAttr::get(&getContext(), 3, "nvptx64-nvidia-cuda",
-                                     chip, isOlder ? "+ptx81" : "");
+                                     chip, isOlder ? "+ptx81" : "", flags);
   }
 
   /// Elements of a vector of `storageClass`. A chunk has as many vectors of a

@@ -3,6 +3,7 @@
 #include "msamp/Target/StepPlan/StepPlan.h"
 #include "Emitter.h"
 
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/IR/Threading.h"
@@ -349,6 +350,12 @@ private:
     summary.target = writer.addString(triple);
     summary.num_scalars =
         optimizer.getScalars().front().getTerminator()->getNumOperands();
+    for (auto device :
+         launch->getParentOfType<ModuleOp>().getOps<gpu::GPUModuleOp>()) {
+      auto target = dyn_cast_or_null<NVVM::NVVMTargetAttr>(
+          device.getTargetsAttr() ? device.getTargetsAttr()[0] : Attribute());
+      summary.fast_math |= target && target.hasFlag("fast");
+    }
     writer.addSection(plan::SectionKind::Summary,
                       SmallVector<plan::Summary>{summary});
   }

@@ -206,7 +206,8 @@ public:
 
   std::string describe() const override {
     return "cuda (" + deviceName + ", " + image->arch +
-           (image->info.kind == plan::ImageKind::Ptx ? " PTX)" : " cubin)");
+           (image->info.kind == plan::ImageKind::Ptx ? " PTX" : " cubin") +
+           (plan->hasFastMath ? ", fast math)" : ")");
   }
 
   Memory &memory() override { return deviceMemory; }

@@ -71,7 +71,7 @@ struct Summary {
   StringRef schedule;  // "two_phase" or "one_pass"
   StringRef target;    // triple of the native object
   uint32_t num_scalars;
-  uint32_t reserved;
+  uint32_t fast_math; // 1: images approximate division and square root
 };
 
 /// What a role's tensors are to the step. Order in the table is the order of
