@@ -78,7 +78,7 @@ static cl::list<std::string>
             cl::desc("Level or formats of tensors whose name matches: REGEX:O0 "
                      "or REGEX:weight=f32 (first match wins)"),
             cl::value_desc("rule"), cl::cat(category));
-enum class ScheduleChoice { Auto, OnePass, TwoPhase };
+enum class ScheduleChoice { Auto, OnePass, TwoPhase, Speculative };
 static cl::opt<ScheduleChoice> schedule(
     "schedule", cl::desc("Passes over memory"), cl::init(ScheduleChoice::Auto),
     cl::values(clEnumValN(ScheduleChoice::Auto, "auto",
@@ -86,7 +86,9 @@ static cl::opt<ScheduleChoice> schedule(
                clEnumValN(ScheduleChoice::OnePass, "one-pass",
                           "refuse scales that need a second"),
                clEnumValN(ScheduleChoice::TwoPhase, "two-phase",
-                          "amaxes first; refuse if nothing needs them")),
+                          "amaxes first; refuse if nothing needs them"),
+               clEnumValN(ScheduleChoice::Speculative, "speculative",
+                          "not available; refused with the reason")),
     cl::cat(category));
 static cl::opt<bool>
     explain("explain",
@@ -180,9 +182,10 @@ static OwningOpRef<ModuleOp> getModule(MLIRContext &context,
 }
 
 static std::string getSchedule() {
-  return schedule == ScheduleChoice::Auto      ? "auto"
-         : schedule == ScheduleChoice::OnePass ? "one-pass"
-                                               : "two-phase";
+  return schedule == ScheduleChoice::Auto       ? "auto"
+         : schedule == ScheduleChoice::OnePass  ? "one-pass"
+         : schedule == ScheduleChoice::TwoPhase ? "two-phase"
+                                                : "speculative";
 }
 
 static bool hasTarget(llvm::StringRef target) {

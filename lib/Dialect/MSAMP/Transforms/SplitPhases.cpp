@@ -63,6 +63,11 @@ struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
     if (llvm::is_contained({"auto", "one-pass", "two-phase"},
                            StringRef(schedule)))
       return success();
+    if (schedule == "speculative")
+      return emitError(UnknownLoc::get(context))
+             << "there is no speculative schedule: a master that is stored "
+                "over its old value cannot be stored again where the scale was "
+                "guessed wrong; two-phase has the same bits";
     return emitError(UnknownLoc::get(context))
            << "unknown schedule '" << schedule
            << "', expected auto, one-pass or two-phase";
