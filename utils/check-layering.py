@@ -48,8 +48,11 @@ ALLOWED = {
                               "msamp_rt/"],
     "runtime/safetensors": ["core/Status.h", "safetensors/"],
     "runtime/state": ["core/", "safetensors/", "state/"],
-    "tools/msamp-run": ["core/", "safetensors/", "state/", "Options.h",
-                        "Report.h"],
+    "runtime/comm": ["core/Status.h", "comm/"],
+    "runtime/shard": ["core/", "comm/", "safetensors/", "state/", "shard/",
+                      "msamp_rt/"],
+    "tools/msamp-run": ["core/", "safetensors/", "state/", "comm/", "shard/",
+                        "Options.h", "Ranks.h", "Report.h"],
     "tools/msamp-plan-dump": ["core/"],
     "tools/msamp-compile": ["msamp/Generator", "msamp/Pipelines",
                             "msamp/Target", "core/Plan.h", "core/Formats.h",
@@ -63,7 +66,8 @@ FORBIDDEN = {
     "lib/Dialect/MSAMP/IR": ["mlir/Transforms", "mlir/Conversion"],
 }
 PROJECT_HEADER = re.compile(
-    r"^(msamp/|msamp_rt/|core/|backends/|safetensors/|state/|KernelCommon/"
+    r"^(msamp/|msamp_rt/|core/|backends/|safetensors/|state/|comm/|shard/"
+    r"|KernelCommon/"
     r"|MSAMPTo\w+/|[A-Z]\w+\.(h|inc)$"
     r"|[A-Z]\w+\.h$)")
 

@@ -16,19 +16,23 @@ using namespace mlir;
 using namespace mlir::msamp;
 
 /// What is computed, and in which phases.
+template <typename Options>
 static void addStepPasses(OpPassManager &pm, bool forGPU,
-                          const std::string &schedule) {
+                          const Options &options) {
   pm.addPass(createResolveOptimizers());
   pm.addPass(createPackUpdates());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createInferStorage());
+  if (!options.shard.empty())
+    pm.addPass(createShardStep(
+        {options.shard, options.ranks, options.gradWire, options.collectives}));
   pm.addPass(createExpandWrapper());
   // Before anything is derived from the optimizer: its text is also what the
   // reference backend runs.
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   pm.addPass(createFuseStep());
-  pm.addPass(createSplitPhases({/*inspect=*/forGPU, schedule}));
+  pm.addPass(createSplitPhases({/*inspect=*/forGPU, options.schedule}));
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
 }
@@ -69,13 +73,13 @@ static void addCUDAPasses(OpPassManager &pm, const StepToCUDAOptions &options) {
 
 void mlir::msamp::buildStepToCPUPipeline(OpPassManager &pm,
                                          const StepToCPUOptions &options) {
-  addStepPasses(pm, /*forGPU=*/false, options.schedule);
+  addStepPasses(pm, /*forGPU=*/false, options);
   addCPUPasses(pm);
 }
 
 void mlir::msamp::buildStepToCUDAPipeline(OpPassManager &pm,
                                           const StepToCUDAOptions &options) {
-  addStepPasses(pm, /*forGPU=*/true, options.schedule);
+  addStepPasses(pm, /*forGPU=*/true, options);
   if (options.withCPU)
     addCPUPasses(pm);
   addCUDAPasses(pm, options);

@@ -20,6 +20,9 @@ namespace msamp::rt {
 /// One tensor's part in a phase; arrays are laid out as plan_format.h says.
 struct TensorTask {
   size_t classIndex = 0;
+  /// Operands hold `numElements` elements from index `first` of the whole
+  /// tensor on, by which hashes are keyed.
+  uint64_t first = 0;
   uint64_t numElements = 0;
   std::vector<void *> operands;
   std::vector<float> uniforms;
@@ -41,6 +44,12 @@ public:
   /// when it is done.
   virtual Status runPhase(plan::Phase phase,
                           std::vector<TensorTask *> &tasks) = 0;
+
+  /// Combines each of `values` with those of the other ranks of a sharded step:
+  /// the sum mod 2^64, or the unsigned maximum. Alone there is nothing to do.
+  virtual Status combine(std::vector<uint64_t> & /*values*/, bool /*isSum*/) {
+    return {};
+  }
 };
 
 /// Memory that a session's tensors lie in.

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,6 +62,11 @@ struct PlanTensor {
   std::vector<int64_t> shape;
   uint64_t numElements;
   std::vector<PlanBuffer> buffers;
+  /// In a rank's plan: these are `numElements` elements from the row-major
+  /// index `first` on of a tensor of this shape. Else it is all of it.
+  uint64_t first = 0;
+  std::vector<int64_t> wholeShape;
+  uint64_t wholeElements = 0;
 
   /// The name of `buffer` in files: NAME for the weight, else NAME.KEY.
   std::string fileName(const PlanBuffer &buffer) const;
@@ -105,6 +111,12 @@ public:
   size_t numScalars = 0;
   /// Whether images approximate, so that their bits are not the reference's.
   bool hasFastMath = false;
+  /// Of a step that ranks share, and the formats of its gradients on the wire,
+  /// by class. Its gradients are the means of theirs.
+  std::optional<plan::Sharding> sharding;
+  std::vector<plan::Storage> wires;
+  /// In a rank's plan (see shard/Sharding.h) the rank.
+  std::optional<unsigned> rank;
   std::vector<PlanRole> roles;
   std::vector<PlanHyper> hypers;
   std::vector<PlanGroup> groups;

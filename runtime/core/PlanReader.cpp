@@ -29,6 +29,7 @@ public:
     MSAMP_RETURN_IF_ERROR(readSummaryAndRoles());
     MSAMP_RETURN_IF_ERROR(readHypersAndGroups());
     MSAMP_RETURN_IF_ERROR(readClasses());
+    MSAMP_RETURN_IF_ERROR(readSharding());
     MSAMP_RETURN_IF_ERROR(readTensors());
     MSAMP_RETURN_IF_ERROR(readPrograms());
     MSAMP_RETURN_IF_ERROR(readKernels());
@@ -269,6 +270,37 @@ private:
     return {};
   }
 
+  Status readSharding() {
+    std::vector<plan::Sharding> shardings;
+    MSAMP_RETURN_IF_ERROR(
+        readArray(plan::SectionKind::Shardings, "shardings", shardings));
+    MSAMP_RETURN_IF_ERROR(
+        readArray(plan::SectionKind::Wires, "wire formats", result.wires));
+    if (shardings.size() > 1)
+      return corrupt("has " + std::to_string(shardings.size()) +
+                     " shardings, expected at most 1");
+    MSAMP_RETURN_IF_ERROR(
+        checkCount("wire formats", result.wires.size(),
+                   shardings.empty() ? 0 : result.classes.size()));
+    if (shardings.empty())
+      return {};
+    const plan::Sharding &sharding = shardings.front();
+    if (static_cast<uint32_t>(sharding.policy) > plan::kLastShardingPolicy)
+      return corrupt("has a sharding that this runtime does not know");
+    if (sharding.ranks < 1 || sharding.ranks > 65536)
+      return corrupt("is for " + std::to_string(sharding.ranks) +
+                     " ranks, expected 1 to 65536");
+    size_t grad = Plan::roleIndex(plan::RoleKind::Grad);
+    for (size_t index = 0; index < result.classes.size(); ++index) {
+      MSAMP_RETURN_IF_ERROR(
+          checkStorage(result.wires[index], result.roles[grad]));
+      if (result.storage(index, grad).dtype != plan::DType::F32)
+        return corrupt("is sharded, but a mean gradient is not f32");
+    }
+    result.sharding = sharding;
+    return {};
+  }
+
   Status readTensors() {
     std::vector<plan::Tensor> tensors;
     MSAMP_RETURN_IF_ERROR(
@@ -300,7 +332,8 @@ private:
         return corrupt("tensor '" + tensor.name + "' has " +
                        std::to_string(elements) + " elements, but says " +
                        std::to_string(entry.num_elements));
-      tensor.numElements = entry.num_elements;
+      tensor.numElements = tensor.wholeElements = entry.num_elements;
+      tensor.wholeShape = tensor.shape;
       addBuffers(tensor);
       for (const PlanBuffer &buffer : tensor.buffers)
         if (buffer.isRequired() &&

@@ -35,21 +35,33 @@ static std::string shapeText(const std::vector<int64_t> &shape) {
 // Creation and binding
 //===----------------------------------------------------------------------===//
 
+Status msamp::rt::createHostBackend(std::shared_ptr<const Plan> plan,
+                                    const SessionOptions &options,
+                                    std::unique_ptr<Backend> &result) {
+  if (options.backend == "reference")
+    return createReferenceBackend(std::move(plan), result);
+  if (options.backend == "cpu")
+    return createCpuBackend(std::move(plan), options.threads, options.isa,
+                            result);
+  return invalidArgument("unknown backend '" + options.backend +
+                         "', expected cpu, cuda or reference");
+}
+
 Status Session::create(std::shared_ptr<const Plan> plan,
                        const SessionOptions &options,
                        std::unique_ptr<Session> &result) {
+  if (plan->sharding && !plan->rank)
+    return invalidArgument(
+        "the plan is for " + std::to_string(plan->sharding->ranks) +
+        " ranks (" +
+        plan::kShardingNames[static_cast<uint32_t>(plan->sharding->policy)] +
+        "); a session runs the part of one");
   std::unique_ptr<Session> session(new Session(plan));
-  if (options.backend == "reference")
-    MSAMP_RETURN_IF_ERROR(createReferenceBackend(plan, session->backend));
-  else if (options.backend == "cpu")
-    MSAMP_RETURN_IF_ERROR(
-        createCpuBackend(plan, options.threads, options.isa, session->backend));
-  else if (options.backend == "cuda")
+  if (options.backend == "cuda")
     MSAMP_RETURN_IF_ERROR(createCudaBackend(plan, options.device,
                                             options.stream, session->device));
   else
-    return invalidArgument("unknown backend '" + options.backend +
-                           "', expected cpu, cuda or reference");
+    MSAMP_RETURN_IF_ERROR(createHostBackend(plan, options, session->backend));
   result = std::move(session);
   return {};
 }
@@ -73,6 +85,7 @@ Session::Session(std::shared_ptr<const Plan> planArgument)
     state.stats.resize(numRoles);
     state.isBound.resize(plan->tensors[index].buffers.size());
     state.task.classIndex = plan->tensors[index].classIndex;
+    state.task.first = plan->tensors[index].first;
     state.task.numElements = plan->tensors[index].numElements;
     state.task.uniforms.resize(plan->numScalars +
                                numRoles * plan::kUniformsPerRole);
@@ -366,15 +379,29 @@ Status Session::checkOverlap() const {
 // State from f32 values
 //===----------------------------------------------------------------------===//
 
+Status Session::combine(uint64_t &value, bool isSum) {
+  if (!backend)
+    return {};
+  std::vector<uint64_t> values{value};
+  MSAMP_RETURN_IF_ERROR(backend->combine(values, isSum));
+  value = values.front();
+  return {};
+}
+
 /// The scale that current scaling gives `values`; 1 for unscaled formats.
-static float currentScale(const plan::Storage &storage, const float *values,
-                          uint64_t count) {
+Status Session::findCurrentScale(const plan::Storage &storage,
+                                 const float *values, uint64_t count,
+                                 float &scale) {
+  scale = 1.0f;
   if (storage.scaling == Scaling::None)
-    return 1.0f;
-  uint32_t amax = 0;
+    return {};
+  uint64_t amax = 0;
   for (uint64_t i = 0; i < count; ++i)
-    amax = std::max(amax, magnitudeBits(values[i]));
-  return computeScale(floatOf(amax), 1.0f, storage.dtype);
+    amax = std::max<uint64_t>(amax, magnitudeBits(values[i]));
+  MSAMP_RETURN_IF_ERROR(combine(amax, /*isSum=*/false));
+  scale =
+      computeScale(floatOf(static_cast<uint32_t>(amax)), 1.0f, storage.dtype);
+  return {};
 }
 
 /// Fails if an unscaled format turns one of `values` into an infinity.
@@ -393,16 +420,19 @@ Status Session::checkRange(const PlanTensor &tensor, size_t role,
   return {};
 }
 
-void Session::storeCurrent(const PlanTensor &tensor,
-                           const TensorBuffers &buffers, size_t role,
-                           const float *values) {
+Status Session::storeCurrent(const PlanTensor &tensor,
+                             const TensorBuffers &buffers, size_t role,
+                             const float *values) {
   const plan::Storage &storage = plan->storage(tensor.classIndex, role);
-  float scale = currentScale(storage, values, tensor.numElements);
+  float scale;
+  MSAMP_RETURN_IF_ERROR(
+      findCurrentScale(storage, values, tensor.numElements, scale));
   if (storage.scaling != Scaling::None)
     *buffers.scaleInv[role] = 1.0f / scale;
   for (uint64_t i = 0; i < tensor.numElements; ++i)
     storeCode(storage.dtype, buffers.payload[role], i,
               encode(storage.dtype, values[i] * scale, storage.saturate));
+  return {};
 }
 
 Status Session::initialize(const std::string &name, const float *param,
@@ -430,16 +460,19 @@ Status Session::initialize(const std::string &name, const float *param,
   MSAMP_RETURN_IF_ERROR(checkRange(tensor, paramRole, param));
   if (paramRole == masterRole) {
     const plan::Storage &storage = plan->storage(tensor.classIndex, masterRole);
-    float scale = currentScale(storage, param, tensor.numElements);
+    float scale;
+    MSAMP_RETURN_IF_ERROR(
+        findCurrentScale(storage, param, tensor.numElements, scale));
     stored.resize(tensor.numElements);
     for (uint64_t i = 0; i < tensor.numElements; ++i)
       stored[i] = decode(storage.dtype, encode(storage.dtype, param[i] * scale,
                                                storage.saturate)) *
                   (1.0f / scale);
     MSAMP_RETURN_IF_ERROR(checkRange(tensor, weightRole, stored.data()));
-    storeCurrent(tensor, view.buffers, weightRole, stored.data());
+    MSAMP_RETURN_IF_ERROR(
+        storeCurrent(tensor, view.buffers, weightRole, stored.data()));
   }
-  storeCurrent(tensor, view.buffers, paramRole, param);
+  MSAMP_RETURN_IF_ERROR(storeCurrent(tensor, view.buffers, paramRole, param));
   for (const PlanBuffer &buffer : tensor.buffers) {
     if (buffer.kind == PlanBuffer::Kind::Payload && buffer.role > gradRole)
       std::memset(view.buffers.payload[buffer.role], 0, buffer.byteSize);
@@ -480,7 +513,7 @@ Status Session::quantizeGradient(const std::string &name, const float *grad,
     }
   }
   HostView view(*this, index);
-  storeCurrent(tensor, view.buffers, gradRole, grad);
+  MSAMP_RETURN_IF_ERROR(storeCurrent(tensor, view.buffers, gradRole, grad));
   // Saturating formats store an infinity as a finite number: its scale_inv says
   // what its payload cannot.
   if (isScaled && amax >= kInfinityBits)
@@ -604,7 +637,9 @@ Status Session::findStoredAmaxes(size_t index) {
         storage.scaling == Scaling::None ? 1.0f : *view.buffers.scaleInv[role];
     uint32_t largest = largestCode(storage.dtype, view.buffers.payload[role],
                                    tensor.numElements);
-    state.storedAmax[role] = decode(storage.dtype, largest) * scaleInv;
+    uint64_t bits = magnitudeBits(decode(storage.dtype, largest) * scaleInv);
+    MSAMP_RETURN_IF_ERROR(combine(bits, /*isSum=*/false));
+    state.storedAmax[role] = floatOf(static_cast<uint32_t>(bits));
   }
   return {};
 }
@@ -745,6 +780,15 @@ Status Session::enqueue(double gradScale) {
     return run(gradScale, report);
   MSAMP_RETURN_IF_ERROR(checkBindings());
   return enqueueOnDevice(gradScale);
+}
+
+Status Session::checkStep(double gradScale) {
+  MSAMP_RETURN_IF_ERROR(checkBindings());
+  MSAMP_RETURN_IF_ERROR(checkGradScale(gradScaleOr(gradScale)));
+  for (size_t index = 0; index < states.size(); ++index)
+    MSAMP_RETURN_IF_ERROR(
+        checkState(plan->tensors[index], states[index].buffers));
+  return {};
 }
 
 Status Session::runOnHost(double gradScale, StepReport &report) {
@@ -978,7 +1022,7 @@ RoleStats Session::statsOf(const PlanTensor &tensor, size_t role,
 
 void Session::countWork(const PlanTensor &tensor, StepReport &report) const {
   ++report.tensorsUpdated;
-  report.elements += tensor.numElements;
+  report.elements += tensor.wholeElements;
   for (size_t role = 0; role < plan->roles.size(); ++role) {
     const plan::Storage &storage = plan->storage(tensor.classIndex, role);
     if (storage.dtype == plan::DType::None)
@@ -988,7 +1032,7 @@ void Session::countWork(const PlanTensor &tensor, StepReport &report) const {
         role == gradRole || (role == weightRole &&
                              plan->paramRole(tensor.classIndex) == masterRole);
     report.bytes +=
-        tensor.numElements * dtypeSize(storage.dtype) * (isOneWay ? 1 : 2);
+        tensor.wholeElements * dtypeSize(storage.dtype) * (isOneWay ? 1 : 2);
   }
 }
 
@@ -1084,7 +1128,8 @@ Status Session::computeFingerprint(const std::string &name, uint64_t &result) {
   HostView view(*this, index);
   MSAMP_RETURN_IF_ERROR(view.read(/*isGrad=*/false));
   result = hashPayloads(*plan, tensor.classIndex, view.buffers.payload.data(),
-                        0, tensor.numElements) +
-           hashMetadata(tensor, view.buffers);
+                        tensor.first, tensor.numElements);
+  MSAMP_RETURN_IF_ERROR(combine(result, /*isSum=*/true));
+  result += hashMetadata(tensor, view.buffers);
   return {};
 }

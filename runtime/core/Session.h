@@ -23,6 +23,11 @@ struct SessionOptions {
   void *stream = nullptr;
 };
 
+/// The backend that `options` ask for, which must not be cuda.
+Status createHostBackend(std::shared_ptr<const Plan> plan,
+                         const SessionOptions &options,
+                         std::unique_ptr<Backend> &result);
+
 /// See msamp_step_report.
 struct StepReport {
   bool applied = false;
@@ -35,6 +40,8 @@ struct StepReport {
   std::string overflowTensor;
   int64_t overflowIndex = -1;
   float overflowValue = 0;
+  /// Of a sharded step the rank whose gradient it is; -1 if it is their sum.
+  int overflowRank = -1;
 };
 
 /// See msamp_role_stats.
@@ -80,6 +87,8 @@ public:
     return groupHypers[group][index];
   }
   Status run(double gradScale, StepReport &report);
+  /// Whether a step on the host could begin: all is bound, and the state sound.
+  Status checkStep(double gradScale);
   /// The same without a report: a device backend does not wait for it.
   Status enqueue(double gradScale);
   Status prepare();
@@ -146,8 +155,12 @@ private:
   Status checkRange(const PlanTensor &tensor, size_t role,
                     const float *values) const;
   /// Writes `values` to `role` of `buffers` with a scale of their own.
-  void storeCurrent(const PlanTensor &tensor, const TensorBuffers &buffers,
-                    size_t role, const float *values);
+  Status storeCurrent(const PlanTensor &tensor, const TensorBuffers &buffers,
+                      size_t role, const float *values);
+  Status findCurrentScale(const plan::Storage &storage, const float *values,
+                          uint64_t count, float &scale);
+  /// See Backend::combine.
+  Status combine(uint64_t &value, bool isSum);
 
   std::shared_ptr<const Plan> plan;
   /// One of the two.

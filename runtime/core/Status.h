@@ -23,6 +23,7 @@ enum class StatusCode {
   Poisoned = MSAMP_POISONED,
   Internal = MSAMP_INTERNAL,
   OutOfMemory = MSAMP_OUT_OF_MEMORY,
+  Aborted = MSAMP_ABORTED,
 };
 
 class [[nodiscard]] Status {

@@ -2,6 +2,7 @@
 
 #include "state/StateStore.h"
 #include "core/Formats.h"
+#include "state/FileTensors.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -15,62 +16,11 @@ using Json = nlohmann::ordered_json;
 
 static constexpr size_t gradRole = Plan::roleIndex(plan::RoleKind::Grad);
 
-static std::string shapeText(const std::vector<int64_t> &shape) {
-  return Json(shape).dump();
-}
-
 static std::string fingerprintText(uint64_t value) {
   char text[17];
   std::snprintf(text, sizeof(text), "%016llx",
                 static_cast<unsigned long long>(value));
   return text;
-}
-
-/// Checks a file's tensor against what is expected of it.
-static Status checkView(const SafetensorsFile &file,
-                        const SafetensorsView &view, const std::string &dtype,
-                        const std::vector<int64_t> &shape) {
-  if (view.dtype != dtype)
-    return invalidArgument("tensor '" + view.name + "' in " + file.path() +
-                           " is " + view.dtype + ", expected " + dtype);
-  if (view.shape != shape)
-    return invalidArgument("tensor '" + view.name + "' in " + file.path() +
-                           " has shape " + shapeText(view.shape) +
-                           ", but the plan has " + shapeText(shape));
-  return {};
-}
-
-/// Fails if `file` holds a tensor that is not in `expected`.
-static Status checkNoOthers(const SafetensorsFile &file,
-                            const std::set<std::string> &expected) {
-  for (const SafetensorsView &view : file.tensors())
-    if (!expected.count(view.name))
-      return invalidArgument("tensor '" + view.name + "' in " + file.path() +
-                             " is not in the plan");
-  return {};
-}
-
-static Status missing(const SafetensorsFile &file, const std::string &name) {
-  return notFound("tensor '" + name + "' is missing from " + file.path());
-}
-
-/// The elements of an F32, F16 or BF16 `view` as f32: in place where the file
-/// aligns them, else copied.
-static const float *toFloats(const SafetensorsView &view,
-                             std::vector<float> &copy) {
-  if (view.dtype != "F32") {
-    plan::DType dtype =
-        view.dtype == "F16" ? plan::DType::F16 : plan::DType::BF16;
-    copy.resize(view.byteSize / dtypeSize(dtype));
-    for (size_t i = 0; i < copy.size(); ++i)
-      copy[i] = decode(dtype, loadCode(dtype, view.data, i));
-    return copy.data();
-  }
-  if (reinterpret_cast<uintptr_t>(view.data) % alignof(float) == 0)
-    return reinterpret_cast<const float *>(view.data);
-  copy.resize(view.byteSize / sizeof(float));
-  std::memcpy(copy.data(), view.data, view.byteSize);
-  return copy.data();
 }
 
 Status StateStore::bind(Session &session, size_t tensor, size_t buffer,
@@ -114,10 +64,10 @@ Status StateStore::initialize(Session &session, const SafetensorsFile &params) {
     if (!view)
       return missing(params, tensor.name);
     bool isHalf = view->dtype == "F16" || view->dtype == "BF16";
-    MSAMP_RETURN_IF_ERROR(
-        checkView(params, *view, isHalf ? view->dtype : "F32", tensor.shape));
-    MSAMP_RETURN_IF_ERROR(session.initialize(tensor.name, toFloats(*view, copy),
-                                             tensor.numElements));
+    MSAMP_RETURN_IF_ERROR(checkView(params, *view, isHalf ? view->dtype : "F32",
+                                    tensor.wholeShape));
+    MSAMP_RETURN_IF_ERROR(session.initialize(
+        tensor.name, toFloats(*view, copy) + tensor.first, tensor.numElements));
   }
   return checkNoOthers(params, names);
 }
@@ -142,13 +92,9 @@ void StateStore::noteHyperChanges(const Session &session,
     }
 }
 
-Status StateStore::load(Session &session, const SafetensorsFile &file,
+Status StateStore::load(Session &session, const StateFile &file,
                         std::vector<std::string> &notes) {
-  auto metadata = [&](const char *key) -> std::string {
-    auto found = file.metadata().find(key);
-    return found == file.metadata().end() ? "" : found->second;
-  };
-  std::string optimizer = metadata("msamp.optimizer");
+  std::string optimizer = file.metadata("msamp.optimizer");
   if (optimizer.empty())
     return invalidArgument(
         file.path() + " holds no saved state; start from it with --params");
@@ -156,6 +102,8 @@ Status StateStore::load(Session &session, const SafetensorsFile &file,
     return invalidArgument(file.path() + " was saved by optimizer '" +
                            optimizer + "', but the plan has '" +
                            plan->optimizer + "'");
+  bool isHost = session.memory().isHost();
+  std::vector<std::byte> copy;
   std::set<std::string> names;
   for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
     const PlanTensor &entry = plan->tensors[tensor];
@@ -163,24 +111,28 @@ Status StateStore::load(Session &session, const SafetensorsFile &file,
       const PlanBuffer &info = entry.buffers[buffer];
       if (info.role == gradRole)
         continue;
-      std::string name = entry.fileName(info);
-      names.insert(name);
-      const SafetensorsView *view = file.find(name);
-      if (!view)
-        return missing(file, name);
-      MSAMP_RETURN_IF_ERROR(checkView(file, *view, info.dtype, info.shape));
-      MSAMP_RETURN_IF_ERROR(session.memory().copyFromHost(
-          buffers[tensor][buffer].get(), view->data, info.byteSize));
+      names.insert(entry.fileName(info));
+      bool isPayload = info.kind == PlanBuffer::Kind::Payload;
+      void *own = buffers[tensor][buffer].get();
+      if (!isHost)
+        copy.resize(info.byteSize);
+      MSAMP_RETURN_IF_ERROR(file.read(
+          entry.fileName(info), info.dtype,
+          isPayload ? entry.wholeShape : info.shape, info.elementSize,
+          isPayload ? entry.first : 0, info.byteSize / info.elementSize,
+          isHost ? own : copy.data()));
+      if (!isHost)
+        MSAMP_RETURN_IF_ERROR(
+            session.memory().copyFromHost(own, copy.data(), info.byteSize));
       // Binding anew tells the session that the contents have changed.
-      MSAMP_RETURN_IF_ERROR(
-          bind(session, tensor, buffer, buffers[tensor][buffer].get()));
+      MSAMP_RETURN_IF_ERROR(bind(session, tensor, buffer, own));
     }
   }
-  MSAMP_RETURN_IF_ERROR(checkNoOthers(file, names));
+  MSAMP_RETURN_IF_ERROR(file.checkNoOthers(names));
 
-  noteHyperChanges(session, metadata("msamp.hyper"), notes);
+  noteHyperChanges(session, file.metadata("msamp.hyper"), notes);
   Json fingerprints =
-      Json::parse(metadata("msamp.fingerprints"), nullptr, false);
+      Json::parse(file.metadata("msamp.fingerprints"), nullptr, false);
   if (!fingerprints.is_object())
     return dataLoss(file.path() + " has no fingerprints");
   for (const PlanTensor &tensor : plan->tensors) {
@@ -255,14 +207,12 @@ Status StateStore::setGradient(Session &session, size_t tensor,
   return bind(session, tensor, buffer, own);
 }
 
-Status StateStore::save(Session &session, const std::string &path) {
-  if (session.poisoned())
-    return {StatusCode::Poisoned,
-            "a step failed half way; its state is not worth saving"};
+Status StateStore::save(Session &session, const std::string &path,
+                        const Gather &gather) {
+  std::map<std::string, std::string> metadata;
+  MSAMP_RETURN_IF_ERROR(describe(session, metadata));
   std::vector<SafetensorsEntry> entries;
   std::vector<std::unique_ptr<std::byte[]>> copies;
-  Json fingerprints = Json::object(), formats = Json::object(),
-       hyper = Json::object();
   for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
     const PlanTensor &entry = plan->tensors[tensor];
     for (size_t buffer = 0; buffer < entry.buffers.size(); ++buffer) {
@@ -276,25 +226,85 @@ Status StateStore::save(Session &session, const std::string &path) {
                                                           data, info.byteSize));
         data = copies.back().get();
       }
-      entries.push_back(
-          {entry.fileName(info), info.dtype, info.shape, data, info.byteSize});
+      bool isPayload = info.kind == PlanBuffer::Kind::Payload;
+      size_t size =
+          isPayload ? entry.wholeElements * info.elementSize : info.byteSize;
+      if (isPayload && gather) {
+        std::unique_ptr<std::byte[]> whole;
+        MSAMP_RETURN_IF_ERROR(gather(tensor, info, data, whole));
+        data = whole.get();
+        copies.push_back(std::move(whole));
+      }
+      entries.push_back({entry.fileName(info), info.dtype,
+                         isPayload ? entry.wholeShape : info.shape, data,
+                         size});
     }
+  }
+  if (path.empty())
+    return {};
+  return writeSafetensors(path, std::move(entries), metadata);
+}
+
+Status StateStore::describe(Session &session,
+                            std::map<std::string, std::string> &metadata) {
+  if (session.poisoned())
+    return {StatusCode::Poisoned,
+            "a step failed half way; its state is not worth saving"};
+  Json fingerprints = Json::object(), formats = Json::object(),
+       hyper = Json::object();
+  for (const PlanTensor &tensor : plan->tensors) {
     uint64_t value;
-    MSAMP_RETURN_IF_ERROR(session.fingerprint(entry.name, value));
-    fingerprints[entry.name] = fingerprintText(value);
+    MSAMP_RETURN_IF_ERROR(session.fingerprint(tensor.name, value));
+    fingerprints[tensor.name] = fingerprintText(value);
   }
   for (size_t index = 0; index < plan->classes.size(); ++index)
     for (size_t role = 0; role < plan->roles.size(); ++role)
       if (plan->holds(index, role))
-        formats[plan->classes[index]][plan->roles[role].name] =
-            Plan::describe(plan->storage(index, role));
+        formats[plan->classes[index]][plan->roles[role].name] = Plan::describe(
+            role == gradRole && plan->sharding ? plan->wires[index]
+                                               : plan->storage(index, role));
   for (size_t group = 0; group < plan->groups.size(); ++group)
     for (size_t index = 0; index < plan->hypers.size(); ++index)
       hyper[plan->groups[group].name][plan->hypers[index].name] =
           session.hyper(group, index);
-  return writeSafetensors(path, std::move(entries),
-                          {{"msamp.optimizer", plan->optimizer},
-                           {"msamp.formats", formats.dump()},
-                           {"msamp.hyper", hyper.dump()},
-                           {"msamp.fingerprints", fingerprints.dump()}});
+  metadata = {{"msamp.optimizer", plan->optimizer},
+              {"msamp.formats", formats.dump()},
+              {"msamp.hyper", hyper.dump()},
+              {"msamp.fingerprints", fingerprints.dump()}};
+  return {};
+}
+
+Status StateStore::savePart(const std::string &path) const {
+  std::vector<SafetensorsEntry> entries;
+  for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
+    const PlanTensor &entry = plan->tensors[tensor];
+    for (size_t buffer = 0; buffer < entry.buffers.size(); ++buffer) {
+      const PlanBuffer &info = entry.buffers[buffer];
+      if (info.role == gradRole || info.kind != PlanBuffer::Kind::Payload ||
+          entry.numElements == 0)
+        continue;
+      entries.push_back({entry.fileName(info),
+                         info.dtype,
+                         {static_cast<int64_t>(entry.numElements)},
+                         buffers[tensor][buffer].get(),
+                         info.byteSize});
+    }
+  }
+  return writeSafetensors(path, std::move(entries), {});
+}
+
+Status StateStore::saveShared(
+    const std::string &path,
+    const std::map<std::string, std::string> &metadata) const {
+  std::vector<SafetensorsEntry> entries;
+  for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
+    const PlanTensor &entry = plan->tensors[tensor];
+    for (size_t buffer = 0; buffer < entry.buffers.size(); ++buffer) {
+      const PlanBuffer &info = entry.buffers[buffer];
+      if (info.role != gradRole && info.kind != PlanBuffer::Kind::Payload)
+        entries.push_back({entry.fileName(info), info.dtype, info.shape,
+                           buffers[tensor][buffer].get(), info.byteSize});
+    }
+  }
+  return writeSafetensors(path, std::move(entries), metadata);
 }

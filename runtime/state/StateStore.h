@@ -7,7 +7,10 @@
 #include "core/Session.h"
 #include "core/Status.h"
 #include "safetensors/Safetensors.h"
+#include "state/StateFile.h"
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,7 +34,7 @@ public:
   /// State from a file that save wrote. Fingerprints must match. `notes`
   /// receives what is legal but may surprise: hyper-parameters that differ from
   /// the saved.
-  Status load(Session &session, const SafetensorsFile &file,
+  Status load(Session &session, const StateFile &file,
               std::vector<std::string> &notes);
 
   /// Sets the gradients of the next step from `file`: f32 for any format (and
@@ -41,9 +44,29 @@ public:
   Status setGradients(Session &session, const SafetensorsFile &file,
                       bool allowMissing);
 
+  /// Brings all ranks' parts of a payload together, the whole of it to those
+  /// that save it: the plan's tensor and its buffer, the rank's own part.
+  using Gather = std::function<Status(size_t tensor, const PlanBuffer &buffer,
+                                      const void *own,
+                                      std::unique_ptr<std::byte[]> &whole)>;
+
   /// Writes all state but gradients to `path`, with formats, hyper-parameters
-  /// and fingerprints in the metadata.
-  Status save(Session &session, const std::string &path);
+  /// and fingerprints in the metadata. Of a rank's plan `gather` is needed, and
+  /// ranks that only help have an empty `path`.
+  Status save(Session &session, const std::string &path,
+              const Gather &gather = nullptr);
+
+  // The same in parts, for a folder of files; see StateFile. Host memory only.
+
+  /// What a saved state says of itself: formats, hyper-parameters,
+  /// fingerprints.
+  Status describe(Session &session,
+                  std::map<std::string, std::string> &metadata);
+  /// Payloads of a rank's plan, as vectors; none of what is empty.
+  Status savePart(const std::string &path) const;
+  /// All that is not payload.
+  Status saveShared(const std::string &path,
+                    const std::map<std::string, std::string> &metadata) const;
 
   /// The memory of buffer `buffer` of tensor `tensor`, or null.
   void *data(size_t tensor, size_t buffer) const {

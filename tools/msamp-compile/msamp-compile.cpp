@@ -90,6 +90,23 @@ static cl::opt<ScheduleChoice> schedule(
                clEnumValN(ScheduleChoice::Speculative, "speculative",
                           "not available; refused with the reason")),
     cl::cat(category));
+static cl::opt<std::string>
+    shard("shard",
+          cl::desc("Elements that a rank updates: none (data parallel), fsdp2, "
+                   "flat or tensor"),
+          cl::value_desc("policy"), cl::cat(category));
+static cl::opt<unsigned>
+    ranks("ranks", cl::desc("Ranks that the step is for (default 1)"),
+          cl::init(1), cl::cat(category));
+static cl::opt<std::string>
+    gradWire("grad-wire",
+             cl::desc("Format in which narrow gradients travel: e4m3, e5m2, "
+                      "bf16 or f32 (default: as they are kept)"),
+             cl::value_desc("format"), cl::cat(category));
+static cl::opt<std::string>
+    collectives("collectives",
+                cl::desc("auto (default), separate, or fused into kernels"),
+                cl::value_desc("kind"), cl::init("auto"), cl::cat(category));
 static cl::opt<bool>
     explain("explain",
             cl::desc("Print what a step will do and cost, before any run"),
@@ -181,6 +198,13 @@ static OwningOpRef<ModuleOp> getModule(MLIRContext &context,
   return generateStep(&context, request);
 }
 
+template <typename Options> static void setSharding(Options &options) {
+  options.shard = shard;
+  options.ranks = ranks;
+  options.gradWire = gradWire;
+  options.collectives = collectives;
+}
+
 static std::string getSchedule() {
   return schedule == ScheduleChoice::Auto       ? "auto"
          : schedule == ScheduleChoice::OnePass  ? "one-pass"
@@ -221,6 +245,13 @@ static LogicalResult checkOptions() {
     if (!chips.insert(chip).second)
       return fail("--arch names '" + chip + "' twice");
   }
+  if (shard.empty())
+    for (cl::Option *option :
+         std::initializer_list<cl::Option *>{&ranks, &gradWire, &collectives})
+      if (option->getNumOccurrences())
+        return fail("--" + option->ArgStr + " goes with --shard");
+  if (ranks < 1 || ranks > 65536)
+    return fail("--ranks is " + Twine(ranks) + ", expected 1 to 65536");
   if (output.empty() && emit == Emit::Plan && !explain && explainSvg.empty())
     return fail("no output file is given; see -o");
   if (explain && output == "-")
@@ -311,10 +342,12 @@ static LogicalResult compile() {
     options.stages = stages;
     options.fastMath = fastMath;
     options.schedule = getSchedule();
+    setSharding(options);
     buildStepToCUDAPipeline(pm, options);
   } else {
     StepToCPUOptions options;
     options.schedule = getSchedule();
+    setSharding(options);
     buildStepToCPUPipeline(pm, options);
   }
   if (failed(pm.run(*module)))

@@ -85,6 +85,11 @@ static void printText(const Plan &plan, const std::string &path) {
       path.c_str(), plan::kVersion, plan.fileSize, plan.producer.c_str(),
       plan.digest.c_str(), plan.optimizer.c_str(), plan.schedule.c_str(),
       plan.tensors.size(), parameters);
+  if (plan.sharding)
+    std::printf(
+        "sharded %s over %u ranks\n",
+        plan::kShardingNames[static_cast<uint32_t>(plan.sharding->policy)],
+        plan.sharding->ranks);
   for (size_t index = 0; index < plan.classes.size(); ++index) {
     ClassBytes bytes(plan, index);
     std::printf("\nclass %s: %zu tensors, %zu bytes a parameter kept; a step "
@@ -95,6 +100,9 @@ static void printText(const Plan &plan, const std::string &path) {
       if (plan.holds(index, role))
         std::printf("  %-16s %s\n", plan.roles[role].name.c_str(),
                     Plan::describe(plan.storage(index, role)).c_str());
+    if (plan.sharding)
+      std::printf("  %-16s %s\n", "grad on the wire",
+                  Plan::describe(plan.wires[index]).c_str());
   }
   for (const PlanGroup &group : plan.groups) {
     std::printf("\ngroup %s:", group.name.c_str());
@@ -138,6 +146,15 @@ static Json toJson(const Plan &plan) {
   json["schedule"] = plan.schedule;
   json["target"] = plan.target;
   json["fast_math"] = plan.hasFastMath;
+  if (plan.sharding) {
+    Json &sharding = json["sharding"];
+    sharding["policy"] =
+        plan::kShardingNames[static_cast<uint32_t>(plan.sharding->policy)];
+    sharding["ranks"] = plan.sharding->ranks;
+    for (size_t index = 0; index < plan.classes.size(); ++index)
+      sharding["wires"][plan.classes[index]] =
+          Plan::describe(plan.wires[index]);
+  }
   json["classes"] = Json::object();
   for (size_t index = 0; index < plan.classes.size(); ++index) {
     Json &entry = json["classes"][plan.classes[index]];

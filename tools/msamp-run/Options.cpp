@@ -14,17 +14,23 @@ const char msamp::rt::usage[] =
 Runs optimizer steps of a compiled step plan on safetensors files.
 
   --params FILE        start from these parameters (F32, F16 or BF16)
-  --load FILE          continue from a state that --save wrote
+  --load FILE          continue from a state that --save or --save-sharded
+                       wrote, of any policy and number of ranks
   --grads A,B,...      gradients: the k-th file for the k-th step, repeated if
                        there are more steps; or one pattern with {step}, which
-                       counts from 1
+                       counts from 1. {rank} is the rank's number, from 0
   --save FILE          write weights, scales and optimizer state
+  --save-sharded DIR   the same as a folder, in which each rank writes a file
   --steps N            number of steps (default: the number of gradient files)
   --backend NAME       cpu (default), cuda or reference
   --device N           device of the cuda backend (default 0)
     --offload            keep optimizer state in host memory and stream it through
                        the GPU in every step (cuda)
   --threads N          threads of the cpu backend (default: one a processor)
+  --ranks N            ranks of a sharded plan (default: as it was compiled)
+  --comm NAME          how ranks reach one another: local (default), as threads
+                       of this process; --threads is then of each rank
+  --deadline SECONDS   how long a rank waits for the others (default 300)
   --isa NAME           force x86-64, x86-64-v3 or x86-64-v4 code
   --hyper NAME=X,...   hyper-parameters, for all groups
   --grad-scale X       loss scale that the gradients carry (default 1)
@@ -89,6 +95,8 @@ static Status setOption(const std::string &name, const std::string &value,
     options.load = value;
   else if (name == "--save")
     options.save = value;
+  else if (name == "--save-sharded")
+    options.saveSharded = value;
   else if (name == "--grads")
     options.grads = splitCommas(value);
   else if (name == "--backend")
@@ -99,7 +107,19 @@ static Status setOption(const std::string &name, const std::string &value,
     return parseHyper(value, options);
   else if (name == "--grad-scale")
     return parseNumber(name, value, options.gradScale);
-  else if (name == "--steps") {
+  else if (name == "--comm") {
+    if (value != "local")
+      return invalidArgument("unknown --comm '" + value + "', expected local");
+    options.comm = value;
+  } else if (name == "--deadline") {
+    MSAMP_RETURN_IF_ERROR(parseNumber(name, value, options.deadlineSeconds));
+    if (options.deadlineSeconds <= 0 || options.deadlineSeconds > 1e6)
+      return invalidArgument("--deadline is '" + value +
+                             "', expected more than 0 and up to 1e6 seconds");
+  } else if (name == "--ranks") {
+    MSAMP_RETURN_IF_ERROR(parseCount(name, value, 65536, count));
+    options.ranks = static_cast<unsigned>(count);
+  } else if (name == "--steps") {
     MSAMP_RETURN_IF_ERROR(parseCount(name, value, 1000000000, count));
     options.steps = count;
   } else if (name == "--device") {
@@ -162,20 +182,26 @@ Status msamp::rt::parseOptions(int argc, char **argv, Options &options) {
   return {};
 }
 
-static constexpr char placeholder[] = "{step}";
+static constexpr char stepPlace[] = "{step}", rankPlace[] = "{rank}";
 
-std::string Options::gradPath(uint64_t step) const {
-  std::string path = grads[(step - 1) % grads.size()];
-  size_t position = path.find(placeholder);
+static void replace(std::string &text, const std::string &place,
+                    uint64_t value) {
+  size_t position = text.find(place);
   if (position != std::string::npos)
-    path.replace(position, sizeof(placeholder) - 1, std::to_string(step));
+    text.replace(position, place.size(), std::to_string(value));
+}
+
+std::string Options::gradPath(uint64_t step, unsigned rank) const {
+  std::string path = grads[(step - 1) % grads.size()];
+  replace(path, stepPlace, step);
+  replace(path, rankPlace, rank);
   return path;
 }
 
 uint64_t Options::numSteps() const {
   if (steps)
     return *steps;
-  if (grads.size() > 1 || grads[0].find(placeholder) == std::string::npos)
+  if (grads.size() > 1 || grads[0].find(stepPlace) == std::string::npos)
     return grads.size();
   // A pattern: as many steps as there are files from 1 on; one, whose error
   // will name the file, if there are none.

@@ -15,7 +15,7 @@ namespace msamp::rt {
 
 struct Options {
   std::string plan;
-  std::string params, load, save;
+  std::string params, load, save, saveSharded;
   /// Files, or one pattern with {step}.
   std::vector<std::string> grads;
   std::optional<uint64_t> steps;
@@ -23,6 +23,11 @@ struct Options {
   std::string isa;
   unsigned threads = 0;
   int device = 0;
+  /// Of a sharded plan; 0: as many as it is for.
+  unsigned ranks = 0;
+  std::string comm = "local";
+  /// How long a rank waits for the others.
+  double deadlineSeconds = 300;
   double gradScale = 1.0;
   std::vector<std::pair<std::string, double>> hyper;
   bool offload = false;
@@ -30,9 +35,9 @@ struct Options {
   bool printFingerprints = false;
   bool help = false;
 
-  /// Path of the gradients of step `step`, counted from 1 in this run; files of
-  /// a list repeat when there are more steps.
-  std::string gradPath(uint64_t step) const;
+  /// Path of the gradients of step `step`, counted from 1 in this run, of
+  /// `rank`; files of a list repeat when there are more steps.
+  std::string gradPath(uint64_t step, unsigned rank = 0) const;
   /// Steps to run: --steps, or the number of gradient files.
   uint64_t numSteps() const;
 };

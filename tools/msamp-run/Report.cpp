@@ -20,6 +20,8 @@ void Report::addStep(uint64_t step, uint64_t numSteps, const StepReport &report,
                 report.overflowTensor.c_str(), report.overflowValue);
     if (report.overflowIndex >= 0)
       std::printf(" at element %" PRId64, report.overflowIndex);
+    if (report.overflowRank >= 0)
+      std::printf(" on rank %d", report.overflowRank);
     std::printf("; nothing has changed\n");
     if (report.skippedInARow >= 3)
       std::printf("warning: %" PRIu64 " steps in a row were skipped; no weight "
@@ -52,14 +54,14 @@ void Report::printRole(size_t role) const {
   float leastAmax = HUGE_VALF, mostAmax = 0, leastScale = HUGE_VALF,
         mostScale = 0;
   for (const PlanTensor &tensor : plan.tensors) {
-    total += static_cast<double>(tensor.numElements);
+    total += static_cast<double>(tensor.wholeElements);
     const plan::Storage &storage = plan.storage(tensor.classIndex, role);
     if (storage.dtype == plan::DType::None)
       continue;
     roleBytes +=
-        static_cast<double>(tensor.numElements * dtypeSize(storage.dtype));
+        static_cast<double>(tensor.wholeElements * dtypeSize(storage.dtype));
     RoleStats stats;
-    if (storage.scaling == plan::Scaling::None || tensor.numElements == 0)
+    if (storage.scaling == plan::Scaling::None || tensor.wholeElements == 0)
       continue;
     isScaled = true;
     if (!session.roleStats(tensor.name, plan.roles[role].name, stats).ok() ||
@@ -94,7 +96,7 @@ Status Report::finish(bool perTensor) {
   const Plan &plan = session.getPlan();
   uint64_t parameters = 0, fingerprint = 0;
   for (const PlanTensor &tensor : plan.tensors) {
-    parameters += tensor.numElements;
+    parameters += tensor.wholeElements;
     uint64_t value;
     MSAMP_RETURN_IF_ERROR(session.fingerprint(tensor.name, value));
     fingerprint += value;

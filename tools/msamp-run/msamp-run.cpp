@@ -1,6 +1,7 @@
 // msamp-run: runs optimizer steps of a plan on safetensors files.
 
 #include "Options.h"
+#include "Ranks.h"
 #include "Report.h"
 #include "state/StateStore.h"
 
@@ -33,6 +34,15 @@ static Status runSteps(Session &session, StateStore &store,
 static Status runPlan(const Options &options) {
   std::shared_ptr<const Plan> plan;
   MSAMP_RETURN_IF_ERROR(Plan::load(options.plan, plan));
+  if (plan->sharding)
+    return runRanks(plan, options);
+  if (options.ranks > 1)
+    return invalidArgument("--ranks is " + std::to_string(options.ranks) +
+                           ", but " + options.plan +
+                           " is for one process; compile it with --shard");
+  if (!options.saveSharded.empty())
+    return invalidArgument("--save-sharded is for sharded plans; " +
+                           options.plan + " is for one process");
   std::unique_ptr<Session> session;
   MSAMP_RETURN_IF_ERROR(
       Session::create(plan,
@@ -47,14 +57,15 @@ static Status runPlan(const Options &options) {
 
   StateStore store(plan);
   MSAMP_RETURN_IF_ERROR(store.allocate(*session, options.offload));
-  SafetensorsFile input;
   if (!options.params.empty()) {
-    MSAMP_RETURN_IF_ERROR(SafetensorsFile::open(options.params, input));
-    MSAMP_RETURN_IF_ERROR(store.initialize(*session, input));
+    SafetensorsFile params;
+    MSAMP_RETURN_IF_ERROR(SafetensorsFile::open(options.params, params));
+    MSAMP_RETURN_IF_ERROR(store.initialize(*session, params));
   } else {
-    MSAMP_RETURN_IF_ERROR(SafetensorsFile::open(options.load, input));
+    StateFile saved;
+    MSAMP_RETURN_IF_ERROR(StateFile::open(options.load, saved));
     std::vector<std::string> notes;
-    MSAMP_RETURN_IF_ERROR(store.load(*session, input, notes));
+    MSAMP_RETURN_IF_ERROR(store.load(*session, saved, notes));
     for (const std::string &note : notes)
       std::printf("note: %s\n", note.c_str());
   }

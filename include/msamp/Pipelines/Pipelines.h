@@ -10,7 +10,20 @@
 
 namespace mlir::msamp {
 
-struct StepToCPUOptions : PassPipelineOptions<StepToCPUOptions> {
+/// How a step is sharded; see msamp-shard-step. Empty: not at all.
+template <typename Derived>
+struct ShardingOptions : PassPipelineOptions<Derived> {
+  template <typename T>
+  using Opt = typename PassPipelineOptions<Derived>::template Option<T>;
+  Opt<std::string> shard{*this, "shard",
+                         llvm::cl::desc("none, fsdp2, flat or tensor"),
+                         llvm::cl::init("")};
+  Opt<unsigned> ranks{*this, "ranks", llvm::cl::init(1)};
+  Opt<std::string> gradWire{*this, "grad-wire", llvm::cl::init("")};
+  Opt<std::string> collectives{*this, "collectives", llvm::cl::init("auto")};
+};
+
+struct StepToCPUOptions : ShardingOptions<StepToCPUOptions> {
   Option<std::string> schedule{*this, "schedule",
                                llvm::cl::desc("auto, one-pass or two-phase"),
                                llvm::cl::init("auto")};
@@ -20,7 +33,7 @@ struct StepToCPUOptions : PassPipelineOptions<StepToCPUOptions> {
 /// its CPU code in the LLVM dialect, ready for msamp-emit-step-plan.
 void buildStepToCPUPipeline(OpPassManager &pm, const StepToCPUOptions &options);
 
-struct StepToCUDAOptions : PassPipelineOptions<StepToCUDAOptions> {
+struct StepToCUDAOptions : ShardingOptions<StepToCUDAOptions> {
   ListOption<std::string> arch{
       *this, "arch", llvm::cl::desc("Architectures, as sm_90a,sm_80")};
   Option<std::string> schedule{*this, "schedule",

@@ -116,7 +116,8 @@ public:
 
   FailureOr<std::string> build() {
     addRolesAndHypers();
-    if (failed(addClassesAndGroups()) || failed(addTensors()))
+    if (failed(addClassesAndGroups()) || failed(addTensors()) ||
+        failed(addSharding()))
       return failure();
     FailureOr<ReferenceProgram> program = buildReferenceProgram(optimizer);
     if (failed(program))
@@ -177,6 +178,26 @@ private:
     writer.addSection(plan::SectionKind::Storages, storages);
     writer.addSection(plan::SectionKind::Groups, groups);
     writer.addSection(plan::SectionKind::GroupHypers, groupHypers);
+    return success();
+  }
+
+  LogicalResult addSharding() {
+    SmallVector<plan::Sharding> shardings;
+    SmallVector<plan::Storage> wires;
+    if (std::optional<ShardingPolicy> policy = layout.getSharding()) {
+      auto group = SymbolTable::lookupNearestSymbolFrom<ProcessGroupOp>(
+          launch->getParentOp(), layout.getGroupAttr());
+      if (!group)
+        return layout.emitOpError()
+               << "group " << layout.getGroupAttr() << " is not defined";
+      shardings.push_back({static_cast<plan::ShardingPolicy>(*policy),
+                           static_cast<uint32_t>(group.getRanks())});
+      for (auto storageClass :
+           layout.getTable().front().getOps<StorageClassOp>())
+        wires.push_back(getStorage(storageClass.getStorage(kWireRole)));
+    }
+    writer.addSection(plan::SectionKind::Shardings, shardings);
+    writer.addSection(plan::SectionKind::Wires, wires);
     return success();
   }
 

@@ -111,7 +111,7 @@ public:
     std::vector<Chunk> chunks;
     for (size_t task = 0; task < tasks.size(); ++task)
       for (uint64_t begin = 0; begin < tasks[task]->numElements;
-           begin += chunkElements)
+           begin += countChunk(*tasks[task], begin))
         chunks.push_back({task, begin});
     size_t numResults = plan::numResults(plan->roles.size());
     // A set of results for each thread, so that kernels need no atomics.
@@ -144,6 +144,13 @@ private:
     return phaseFns[classIndex * 2 + (phase == plan::Phase::Store)];
   }
 
+  /// Elements of the chunk at `begin`: chunks end at multiples of their size in
+  /// the whole tensor.
+  static uint64_t countChunk(const TensorTask &task, uint64_t begin) {
+    uint64_t room = chunkElements - (task.first + begin) % chunkElements;
+    return std::min(room, task.numElements - begin);
+  }
+
   void runChunk(plan::Phase phase, const TensorTask &task, uint64_t begin,
                 uint64_t *results) {
     void *operands[64]; // the reader allows no more roles
@@ -155,9 +162,9 @@ private:
                            dtypeSize(plan->storage(task.classIndex, role).dtype)
               : nullptr;
     }
-    uint64_t count = std::min(chunkElements, task.numElements - begin);
-    phaseFn(task.classIndex, phase)(operands, task.uniforms.data(), begin,
-                                    static_cast<int64_t>(count), results);
+    phaseFn(task.classIndex,
+            phase)(operands, task.uniforms.data(), task.first + begin,
+                   static_cast<int64_t>(countChunk(task, begin)), results);
   }
 
   std::shared_ptr<const Plan> plan;

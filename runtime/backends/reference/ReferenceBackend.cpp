@@ -56,20 +56,30 @@ public:
       for (size_t index = 0; index < numResults; ++index)
         values[index][i] = resultValue(index);
     }
-    quantize(paramRole, values[0]);
+    quantize(paramRole, values[0], uniform(paramRole, RoleUniform::Amax));
     if (paramRole == masterRole) {
       float scaleInv = 1.0f / newScale;
-      plan::DType dtype = plan.storage(task.classIndex, masterRole).dtype;
+      const plan::Storage &storage = plan.storage(task.classIndex, masterRole);
+      plan::DType dtype = storage.dtype;
+      // Storing is monotone: the largest master is stored as the largest.
+      float largest =
+          rt::decode(dtype, rt::encode(dtype,
+                                       uniform(masterRole, RoleUniform::Amax) *
+                                           newScale,
+                                       storage.saturate)) *
+          scaleInv;
       for (uint64_t i = 0; i < task.numElements; ++i)
         values[0][i] =
             rt::decode(dtype, loadCode(dtype, task.operands[masterRole], i)) *
             scaleInv;
-      quantize(weightRole, values[0]);
+      quantize(weightRole, values[0], largest);
     }
     for (size_t role = firstState; role < plan.roles.size(); ++role)
-      quantize(role, values[role - firstState + 1]);
-    task.results[plan::fingerprintIndex(plan.roles.size())] += hashPayloads(
-        plan, task.classIndex, task.operands.data(), 0, task.numElements);
+      quantize(role, values[role - firstState + 1],
+               uniform(role, RoleUniform::Amax));
+    task.results[plan::fingerprintIndex(plan.roles.size())] +=
+        hashPayloads(plan, task.classIndex, task.operands.data(), task.first,
+                     task.numElements);
   }
 
 private:
@@ -129,13 +139,15 @@ private:
   }
 
   /// Chooses the scale of `role`, stores `values` and counts what is lost.
-  void quantize(size_t role, const std::vector<float> &values) {
+  /// `largest` is the amax where the reduce phase found it, else 0: `values`
+  /// may be but a rank's part of a tensor.
+  void quantize(size_t role, const std::vector<float> &values, float largest) {
     const plan::Storage &storage = plan.storage(task.classIndex, role);
     newScale = 1.0f;
     bool isScaled = storage.scaling != plan::Scaling::None;
     // An empty tensor keeps its scale.
     if (isScaled && !values.empty()) {
-      uint32_t amax = 0;
+      uint32_t amax = magnitudeBits(largest);
       for (float value : values)
         amax = std::max(amax, magnitudeBits(value));
       float basis = floatOf(amax);
@@ -149,7 +161,7 @@ private:
       maximize(role, RoleResult::Amax, amax);
       maximize(role, RoleResult::Scale, bitsOf(newScale));
     }
-    float largest = largestFinite(storage.dtype);
+    float most = largestFinite(storage.dtype);
     float halfSmallest = 0.5f * smallestPositive(storage.dtype);
     for (uint64_t i = 0; i < task.numElements; ++i) {
       float value = isScaled ? values[i] * newScale : values[i];
@@ -165,7 +177,7 @@ private:
         continue;
       // A current scale is chosen so that nothing saturates.
       if (storage.scaling == plan::Scaling::Delayed &&
-          !(std::fabs(value) <= largest))
+          !(std::fabs(value) <= most))
         ++result(role, RoleResult::Saturated);
       if (value != 0.0f && std::fabs(value) <= halfSmallest)
         ++result(role, RoleResult::Flushed);

@@ -44,7 +44,9 @@ typedef enum msamp_status_code {
   /* A defect of msamp, or of the driver below it. */
   MSAMP_INTERNAL = 7,
   /* Host or device memory is used up. */
-  MSAMP_OUT_OF_MEMORY = 8
+  MSAMP_OUT_OF_MEMORY = 8,
+  /* Another rank of a sharded step has failed, left or is late. */
+  MSAMP_ABORTED = 9
 } msamp_status_code;
 
 typedef struct msamp_status msamp_status;

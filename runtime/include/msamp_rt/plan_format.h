@@ -19,7 +19,7 @@ namespace msamp::plan {
 
 inline constexpr char kMagic[8] = {'M', 'S', 'A', 'M', 'P', 'L', 'A', 'N'};
 /// Raised whenever an older reader would misread a newer plan.
-inline constexpr uint32_t kVersion = 2;
+inline constexpr uint32_t kVersion = 3;
 
 struct PlanHeader {
   char magic[8];
@@ -49,6 +49,8 @@ enum class SectionKind : uint32_t {
   Mlir = 16,         // text: optimizer, formats and launch
   DeviceImages = 17, // DeviceImage[]; empty: no cuda target
   DeviceCode = 18,   // bytes that images refer to
+  Shardings = 19,    // Sharding[]: one, or none of a step of one process
+  Wires = 20,        // Storage[class] of gradients on the wire, if sharded
 };
 
 struct Section {
@@ -135,6 +137,23 @@ struct Tensor {
   uint32_t reserved;
   uint64_t first_dim; // index into Dimensions
   uint64_t num_elements;
+};
+
+/// Elements that a rank updates; msamp.layout says which.
+enum class ShardingPolicy : uint32_t {
+  None = 0,
+  Fsdp2 = 1,
+  Flat = 2,
+  Tensor = 3
+};
+inline constexpr uint32_t kLastShardingPolicy = 3;
+/// By policy, as msamp-compile spells them.
+inline constexpr const char *kShardingNames[] = {"none", "fsdp2", "flat",
+                                                 "tensor"};
+
+struct Sharding {
+  ShardingPolicy policy;
+  uint32_t ranks;
 };
 
 //===----------------------------------------------------------------------===//

@@ -179,8 +179,8 @@ LogicalResult OptimizerOp::verify() {
   names.clear();
   // "step" and the suffixes of files are taken, too.
   for (StringRef fixed : {StringRef(kWeightRole), StringRef(kMasterWeightRole),
-                          StringRef(kGradRole), StringRef("step"),
-                          StringRef(BundleType::wideContent),
+                          StringRef(kGradRole), StringRef(kWireRole),
+                          StringRef("step"), StringRef(BundleType::wideContent),
                           StringRef(BundleType::scalarContent)})
     names.insert(fixed);
   for (StateAttr state : getStates().getAsRange<StateAttr>())
@@ -325,6 +325,27 @@ LogicalResult LayoutOp::verify() {
                << tensor.getNameAttr() << " is in group " << ref
                << ", which the layout does not declare";
   }
+  if (!getSharding())
+    return success();
+  for (auto storageClass : getTable().front().getOps<StorageClassOp>()) { // C3
+    StorageAttr grad = storageClass.getStorage(kGradRole);
+    if (!storageClass.getStorage(kWireRole))
+      return storageClass.emitOpError()
+             << "@" << storageClass.getSymName() << " of a sharded layout has "
+             << "no format for \"" << kWireRole << "\"";
+    if (!grad || !grad.getPayload().isF32())
+      return storageClass.emitOpError()
+             << "format of role \"grad\" is " << grad
+             << "; gradients of a sharded layout are means, in f32";
+  }
+  return success();
+}
+
+LogicalResult LayoutOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  Operation *scope = (*this)->getParentOp(); // its own table is of classes
+  if (getGroupAttr() && scope &&             // C2
+      !symbols.lookupNearestSymbolFrom<ProcessGroupOp>(scope, getGroupAttr()))
+    return emitOpError() << "group " << getGroupAttr() << " is not defined";
   return success();
 }
 

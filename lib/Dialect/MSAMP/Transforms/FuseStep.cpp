@@ -406,7 +406,14 @@ struct FuseStep : public mlir::msamp::impl::FuseStepBase<FuseStep> {
           return diagnostic;
         }
         update = candidate;
-      } else if (!isa<DequantizeOp, AmaxOp, ComputeScaleOp, QuantizeOp>(op) ||
+      } else if (isa<ReduceScatterOp>(op)) {
+        // The launch finds its result where it would find a gradient.
+        if (!isa<BlockArgument>(op.getOperand(0)))
+          return op.emitOpError(
+              "is of a value that the function computes; gradients come as "
+              "arguments");
+      } else if (!isa<DequantizeOp, AmaxOp, ComputeScaleOp, QuantizeOp,
+                      AllGatherOp>(op) ||
                  !isBundleOp(&op)) {
         return op.emitError()
                << "'" << op.getName() << "' cannot be fused into a launch";
@@ -426,11 +433,16 @@ struct FuseStep : public mlir::msamp::impl::FuseStepBase<FuseStep> {
                                   << " has bundle ops but no update to fuse";
     // A launch works in place: what it writes is what the function returns.
     Operation *terminator = block.getTerminator();
+    SmallVector<Value> returned;
+    for (Value value : terminator->getOperands()) {
+      auto gather = value.getDefiningOp<AllGatherOp>();
+      returned.push_back(gather ? gather.getInput() : value);
+    }
     for (auto quantize : block.getOps<QuantizeOp>())
-      if (!llvm::is_contained(terminator->getOperands(), quantize.getResult()))
+      if (!llvm::is_contained(returned, quantize.getResult()))
         return quantize.emitOpError()
                << "is not returned; its bundle would keep stale values";
-    for (Value value : terminator->getOperands())
+    for (Value value : returned)
       if (!value.getDefiningOp<QuantizeOp>())
         return terminator->emitError()
                << "returns a value of type " << value.getType()

@@ -158,7 +158,8 @@ struct InferStorage : public mlir::msamp::impl::InferStorageBase<InferStorage> {
     DictionaryAttr given = storageClass.getFormats();
     SmallVector<StringRef> roles = optimizer.getRoles();
     for (NamedAttribute entry : given)
-      if (!llvm::is_contained(roles, entry.getName().getValue())) {
+      if (entry.getName() != kWireRole &&
+          !llvm::is_contained(roles, entry.getName().getValue())) {
         InFlightDiagnostic diagnostic =
             storageClass.emitOpError()
             << "@" << storageClass.getSymName() << " has a format for "
@@ -169,6 +170,8 @@ struct InferStorage : public mlir::msamp::impl::InferStorageBase<InferStorage> {
       }
     std::optional<OptLevel> level = storageClass.getLevel();
     NamedAttrList formats;
+    if (Attribute wire = given.get(kWireRole))
+      formats.set(kWireRole, wire);
     for (auto [index, role] : llvm::enumerate(roles)) {
       if (Attribute format = given.get(role)) {
         if (isa<StorageAttr>(format))

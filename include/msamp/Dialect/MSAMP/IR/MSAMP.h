@@ -34,6 +34,9 @@ namespace mlir::msamp {
 inline constexpr llvm::StringLiteral kWeightRole = "weight";
 inline constexpr llvm::StringLiteral kMasterWeightRole = "master_weight";
 inline constexpr llvm::StringLiteral kGradRole = "grad";
+/// What ranks send of their gradients, in a sharded layout. The optimizer does
+/// not see it: its gradient is the mean.
+inline constexpr llvm::StringLiteral kWireRole = "wire";
 
 /// Shape of a tensor or scaled tensor.
 ArrayRef<int64_t> getTensorShape(Type type);

@@ -90,6 +90,11 @@ def MSAMP_Schedule : MSAMP_Enum<"Schedule", "how phases follow one another",
      I32EnumAttrCase<"OnePass", 1, "one_pass">]>;
 def MSAMP_ScheduleAttr : MSAMP_EnumAttr<MSAMP_Schedule, "schedule">;
 
+def MSAMP_ShardingPolicy : MSAMP_Enum<"ShardingPolicy", "elements that a rank updates",
+    [I32EnumAttrCase<"None", 0, "none">, I32EnumAttrCase<"FSDP2", 1, "fsdp2">,
+     I32EnumAttrCase<"Flat", 2, "flat">, I32EnumAttrCase<"Tensor", 3, "tensor">]>;
+def MSAMP_ShardingPolicyAttr : MSAMP_EnumAttr<MSAMP_ShardingPolicy, "sharding_policy">;
+
 //===----------------------------------------------------------------------===//
 // Storage
 //===----------------------------------------------------------------------===//

@@ -5,6 +5,7 @@
 
 include "msamp/Dialect/MSAMP/IR/QuantizationOps.td"
 include "msamp/Dialect/MSAMP/IR/OptimizerOps.td"
+include "msamp/Dialect/MSAMP/IR/CollectiveOps.td"
 include "msamp/Dialect/MSAMP/IR/KernelOps.td"
 
 #endif // MSAMP_OPS_TD

@@ -97,13 +97,25 @@ def MSAMP_PowiOp : MSAMP_Op<"powi", [Pure,
 //===----------------------------------------------------------------------===//
 
 def MSAMP_LayoutOp : MSAMP_Op<"layout", [Symbol, SymbolTable, NoTerminator,
-    IsolatedFromAbove, NoRegionArguments, SingleBlock]> {
+    IsolatedFromAbove, NoRegionArguments, SingleBlock,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "the tensors of a model, their storage classes and groups";
   let description = [{
     A table: what a bundle over this layout contains. Order of `tensor` ops is the
     order of tensors everywhere.
 
+    `sharding` says which elements of each tensor a rank of the group updates, and so
+    keeps states of. W is the number of ranks:
+
+    * `none`: all (data parallel)
+    * `fsdp2`: rows of dimension 0, ceil(rows / W) a rank while there are any
+    * `flat`: of all elements of all tensors end to end, ceil(n / W) a rank
+    * `tensor`: whole tensors; the largest first, each to the rank with the fewest
+      elements so far (of equals the first)
+
     * (C1) holds only `storage_class`, `param_group` and `tensor` ops
+    * (C2) the group of a sharding is defined
+    * (C3) every class of a sharded layout has a format for "wire"; its "grad" is f32
 
     ```mlir
     msamp.layout @model {
@@ -113,9 +125,14 @@ def MSAMP_LayoutOp : MSAMP_Op<"layout", [Symbol, SymbolTable, NoTerminator,
     }
     ```
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name);
+  let arguments = (ins SymbolNameAttr:$sym_name,
+      OptionalAttr<MSAMP_ShardingPolicyAttr>:$sharding,
+      OptionalAttr<FlatSymbolRefAttr>:$group);
   let regions = (region SizedRegion<1>:$table);
-  let assemblyFormat = "$sym_name attr-dict-with-keyword $table";
+  let assemblyFormat = [{
+    $sym_name (`sharding` `(` custom<EnumKeyword>($sharding)^ `over` $group `)`)?
+    attr-dict-with-keyword $table
+  }];
   let hasVerifier = 1;
   let skipDefaultBuilders = 1;
   let builders = [OpBuilder<(ins "StringRef":$name)>];

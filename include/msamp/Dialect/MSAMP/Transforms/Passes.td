@@ -60,6 +60,31 @@ def InferStorage : Pass<"msamp-infer-storage", "::mlir::ModuleOp"> {
   ];
 }
 
+def ShardStep : Pass<"msamp-shard-step", "::mlir::ModuleOp"> {
+  let summary = "bring a whole-model step to the form of one rank";
+  let description = [{
+    Declares a process group @dp of `ranks`, shards layouts by `policy`, and puts
+    collectives around each bundled `msamp.wrapped_update`: the gradient, which must
+    be an argument of the function, becomes the rank's own ("wire") and reaches the
+    update by `msamp.reduce_scatter`; the new weight leaves it by `msamp.all_gather`,
+    unless every rank updates all of it. Gradients travel in the format that their
+    class has, or `grad-wire` for classes of narrow gradients.
+
+    Numerics: the gradient is the mean over ranks; see `msamp.reduce_scatter`.
+    Postcondition: every layout of an update is sharded.
+    (* example filepath=test/Dialect/MSAMP/Transforms/shard-step.mlir *)
+  }];
+  let options = [
+    Option<"policy", "policy", "std::string", /*default=*/"\"none\"",
+           "none, fsdp2, flat or tensor">,
+    Option<"ranks", "ranks", "unsigned", /*default=*/"1", "Ranks of the group">,
+    Option<"gradWire", "grad-wire", "std::string", /*default=*/"\"\"",
+           "Format in which narrow gradients travel: e4m3, e5m2, bf16 or f32">,
+    Option<"collectives", "collectives", "std::string", /*default=*/"\"auto\"",
+           "auto or separate">
+  ];
+}
+
 def ExpandWrapper : Pass<"msamp-expand-wrapper", "::mlir::ModuleOp"> {
   let summary = "make dequantize, update, amax, scale and quantize explicit";
   let description = [{

@@ -1,0 +1,181 @@
+// A step of one process to that of one rank.
+// Before: updates are bundled, classes complete.
+// After:  layouts say which elements a rank updates, and each update takes the
+//         mean gradient over ranks and gives whole weights. Which elements
+//         these are is arithmetic that every rank does when it loads the plan,
+//         so one plan serves all ranks.
+
+#include "msamp/Dialect/MSAMP/Transforms/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Remarks.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
+
+namespace mlir::msamp {
+#define GEN_PASS_DEF_SHARDSTEP
+#include "msamp/Dialect/MSAMP/Transforms/Passes.h.inc"
+} // namespace mlir::msamp
+
+using namespace mlir;
+using namespace mlir::msamp;
+
+namespace {
+struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
+  using ShardStepBase::ShardStepBase;
+
+  LogicalResult initialize(MLIRContext *context) override {
+    Location loc = UnknownLoc::get(context);
+    if (!symbolizeShardingPolicy(policy))
+      return emitError(loc) << "unknown sharding '" << policy
+                            << "', expected none, fsdp2, flat or tensor";
+    if (!gradWire.empty() && !getWire(context))
+      return emitError(loc) << "unknown wire format '" << gradWire
+                            << "', expected e4m3, e5m2, bf16 or f32";
+    if (collectives == "fused")
+      return emitError(loc)
+             << "there are no fused collectives: no kernel reaches the memory "
+                "of other ranks; separate ones have the same bits";
+    if (collectives != "auto" && collectives != "separate")
+      return emitError(loc) << "unknown collectives '" << collectives
+                            << "', expected auto, separate or fused";
+    return success();
+  }
+
+  void runOnOperation() override {
+    SmallVector<WrappedUpdateOp> updates;
+    getOperation().walk(
+        [&](WrappedUpdateOp update) { updates.push_back(update); });
+    SymbolTable symbols(getOperation());
+    for (WrappedUpdateOp update : updates)
+      if (failed(shard(update, symbols)))
+        return signalPassFailure();
+  }
+
+  /// The format that `grad-wire` names, or null.
+  StorageAttr getWire(MLIRContext *context) const {
+    Type payload = llvm::StringSwitch<Type>(gradWire)
+                       .Case("e4m3", Float8E4M3FNType::get(context))
+                       .Case("e5m2", Float8E5M2Type::get(context))
+                       .Case("bf16", BFloat16Type::get(context))
+                       .Case("f32", Float32Type::get(context))
+                       .Default(Type());
+    if (!payload)
+      return {};
+    ScalingAttr scaling;
+    if (isa<Float8E4M3FNType, Float8E5M2Type>(payload))
+      scaling = ScalingAttr::get(context, Granularity::PerTensor,
+                                 ScalingRecipe::Current, 0);
+    return StorageAttr::get(context, payload, scaling);
+  }
+
+  FailureOr<ProcessGroupOp> getGroup(SymbolTable &symbols, Location loc) {
+    if (Operation *taken = symbols.lookup(kGroup)) {
+      auto group = dyn_cast<ProcessGroupOp>(taken);
+      if (group && group.getRanks() == ranks)
+        return group;
+      InFlightDiagnostic diagnostic =
+          emitError(loc) << "a sharded step of " << ranks.getValue()
+                         << " ranks needs the name @" << kGroup;
+      diagnostic.attachNote(taken->getLoc()) << "which this op has";
+      return diagnostic;
+    }
+    OpBuilder builder = OpBuilder::atBlockBegin(getOperation().getBody());
+    auto group = ProcessGroupOp::create(builder, loc, kGroup, ranks);
+    if (failed(group.verify()))
+      return failure();
+    symbols.insert(group);
+    return group;
+  }
+
+  LogicalResult shard(WrappedUpdateOp update, SymbolTable &symbols) {
+    auto bundle = dyn_cast<BundleType>(update.getGrad().getType());
+    if (!bundle)
+      return update.emitOpError(
+          "updates a single tensor; run msamp-pack-updates first");
+    auto grad = dyn_cast<BlockArgument>(update.getGrad());
+    auto function = dyn_cast<func::FuncOp>(update->getParentOp());
+    if (!grad || !function || !grad.hasOneUse())
+      return update.emitOpError(
+          "cannot be sharded: its gradient is no argument of the function that "
+          "it alone uses");
+    auto layout = symbols.lookup<LayoutOp>(bundle.getLayout().getValue());
+    if (!layout)
+      return update.emitOpError()
+             << "layout " << bundle.getLayout() << " is not defined";
+    if (layout.getSharding())
+      return update.emitOpError()
+             << "layout " << bundle.getLayout() << " is sharded already";
+    FailureOr<ProcessGroupOp> group = getGroup(symbols, layout.getLoc());
+    if (failed(group) || failed(shardLayout(layout, *group)))
+      return failure();
+
+    OpBuilder builder(update);
+    Location loc = update.getLoc();
+    grad.setType(BundleType::get(&getContext(), bundle.getLayout(),
+                                 builder.getStringAttr(kWireRole)));
+    auto mean =
+        ReduceScatterOp::create(builder, loc, grad, group->getSymName());
+    grad.replaceAllUsesExcept(mean, mean);
+    builder.setInsertionPointAfter(update);
+    Value weight = update.getUpdated().front();
+    if (*layout.getSharding() != ShardingPolicy::None) {
+      auto gather = AllGatherOp::create(builder, loc, weight.getType(), weight,
+                                        group->getSymName());
+      weight.replaceAllUsesExcept(gather, gather);
+    }
+    function.setFunctionType(
+        FunctionType::get(&getContext(), function.getBody().getArgumentTypes(),
+                          function.getResultTypes()));
+    return success();
+  }
+
+  LogicalResult shardLayout(LayoutOp layout, ProcessGroupOp group) {
+    Builder builder(&getContext());
+    StorageAttr f32 =
+        StorageAttr::get(&getContext(), builder.getF32Type(), ScalingAttr());
+    for (auto storageClass :
+         layout.getTable().front().getOps<StorageClassOp>()) {
+      StorageAttr wire = storageClass.getStorage(kGradRole);
+      if (!wire)
+        return storageClass.emitOpError()
+               << "@" << storageClass.getSymName()
+               << " has no format for 'grad'; run msamp-infer-storage first";
+      if (!gradWire.empty() && wire != f32)
+        wire = getWire(&getContext());
+      NamedAttrList formats(storageClass.getFormats());
+      formats.set(kWireRole, wire);
+      formats.set(kGradRole, f32);
+      storageClass.setFormatsAttr(formats.getDictionary(&getContext()));
+      remarkWire(storageClass, wire);
+    }
+    layout.setSharding(symbolizeShardingPolicy(policy));
+    layout.setGroup(group.getSymName());
+    return success();
+  }
+
+  /// Says what one parameter of the model costs a rank on the wire.
+  void remarkWire(StorageClassOp storageClass, StorageAttr wire) {
+    StorageAttr weight = storageClass.getStorage(kWeightRole);
+    auto bytesOf = [](StorageAttr storage) {
+      return storage ? storage.getPayload().getIntOrFloatBitWidth() / 8.0 : 0.0;
+    };
+    // All to all: to each other rank what that one updates.
+    double others = ranks - 1, share = others / ranks;
+    bool isReplicated = policy == "none";
+    remark::passed(
+        storageClass.getLoc(),
+        remark::RemarkOpts::name("Sharded").category("msamp-shard-step"))
+        << llvm::formatv("class @{0}, {1} over {2} ranks: a rank sends {3:f2} "
+                         "bytes a parameter of gradients in {4} and {5:f2} of "
+                         "weights",
+                         storageClass.getSymName(), policy, ranks,
+                         bytesOf(wire) * (isReplicated ? others : share),
+                         wire.getPayload(),
+                         isReplicated ? 0.0 : bytesOf(weight) * share)
+               .str();
+  }
+
+  static constexpr llvm::StringLiteral kGroup = "dp";
+};
+} // namespace

@@ -1,0 +1,688 @@
+// See ShardedSession.h.
+
+#include "shard/ShardedSession.h"
+#include "core/Formats.h"
+#include "core/ThreadPool.h"
+#include "state/FileTensors.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+using namespace msamp;
+using namespace msamp::rt;
+
+static constexpr size_t weightRole = Plan::roleIndex(plan::RoleKind::Weight);
+
+/// Elements of a rank's range that are reduced at a time: enough for large
+/// messages, few enough that what arrives stays small beside the model.
+static constexpr uint64_t pieceElements = uint64_t(1) << 20;
+
+//===----------------------------------------------------------------------===//
+// Backend
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// A backend whose results are those of all ranks.
+class ShardedBackend : public Backend {
+public:
+  ShardedBackend(std::unique_ptr<Backend> inner, Communicator &comm,
+                 size_t numRoles, bool isSplit)
+      : inner(std::move(inner)), comm(comm), numRoles(numRoles),
+        isSplit(isSplit) {}
+
+  std::string describe() const override {
+    return inner->describe() + " on each of " + comm.describe();
+  }
+
+  Status computeScalars(int64_t step, const double *hyper,
+                        float *scalars) override {
+    return inner->computeScalars(step, hyper, scalars);
+  }
+
+  Status runPhase(plan::Phase phase,
+                  std::vector<TensorTask *> &tasks) override {
+    MSAMP_RETURN_IF_ERROR(inner->runPhase(phase, tasks));
+    // One exchange for all tensors, not one for each.
+    std::vector<uint64_t> sums, maxima;
+    forEachResult(tasks, [&](uint64_t &result, bool isSum) {
+      (isSum ? sums : maxima).push_back(result);
+    });
+    MSAMP_RETURN_IF_ERROR(combine(sums, /*isSum=*/true));
+    MSAMP_RETURN_IF_ERROR(combine(maxima, /*isSum=*/false));
+    auto nextSum = sums.begin(), nextMaximum = maxima.begin();
+    forEachResult(tasks, [&](uint64_t &result, bool isSum) {
+      result = isSum ? *nextSum++ : *nextMaximum++;
+    });
+    return {};
+  }
+
+  Status combine(std::vector<uint64_t> &values, bool isSum) override {
+    // Ranks that all do all of the work find the same.
+    if (!isSplit || values.empty())
+      return {};
+    return comm.allReduce(values, isSum ? Reduction::Sum : Reduction::Max);
+  }
+
+private:
+  template <typename Visit>
+  void forEachResult(std::vector<TensorTask *> &tasks, Visit visit) const {
+    for (TensorTask *task : tasks)
+      for (size_t index = 0; index < task->results.size(); ++index)
+        visit(task->results[index], plan::isSummed(numRoles, index));
+  }
+
+  std::unique_ptr<Backend> inner;
+  Communicator &comm;
+  const size_t numRoles;
+  const bool isSplit;
+};
+
+/// What a rank tells the others of itself before a step, followed by a
+/// TensorNote for each tensor.
+struct RankNote {
+  double gradScale;
+  uint64_t hyperHash;
+  uint32_t code; // of what keeps it from the step, or 0
+  char message[228];
+};
+struct TensorNote {
+  int64_t step;
+  float scaleInv;
+  uint32_t hasGradient;
+};
+/// The first element of a gradient that is not finite.
+struct OverflowNote {
+  int64_t index;
+  float value;
+  uint32_t isFound;
+};
+
+/// FNV-1a: tells whether ranks agree, no more.
+void addToHash(uint64_t &hash, const void *data, size_t size) {
+  for (size_t i = 0; i < size; ++i)
+    hash = (hash ^ static_cast<const unsigned char *>(data)[i]) * 0x100000001B3;
+}
+
+/// Adds neighbours until one row is left, in the first; see
+/// msamp.reduce_scatter.
+void addRows(std::vector<std::vector<float>> &rows, size_t count) {
+  for (size_t stride = 1; stride < rows.size(); stride *= 2)
+    for (size_t row = 0; row + stride < rows.size(); row += 2 * stride)
+      for (size_t i = 0; i < count; ++i)
+        rows[row][i] += rows[row + stride][i];
+}
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Creation
+//===----------------------------------------------------------------------===//
+
+ShardedSession::ShardedSession(std::shared_ptr<const Plan> planArgument,
+                               std::unique_ptr<Communicator> communicator)
+    : plan(std::move(planArgument)),
+      ownPlan(makeRankPlan(*plan, communicator->rank())),
+      comm(std::move(communicator)), states(ownPlan),
+      ranges(shardTensors(*plan)), gradients(plan->tensors.size()),
+      scaleInvs(comm->size(), std::vector<float>(plan->tensors.size())),
+      means(plan->tensors.size()), meanAmaxes(plan->tensors.size()),
+      weights(plan->tensors.size()) {}
+
+ShardedSession::~ShardedSession() = default;
+
+Status ShardedSession::create(std::shared_ptr<const Plan> plan,
+                              const SessionOptions &options,
+                              std::unique_ptr<Communicator> communicator,
+                              std::unique_ptr<ShardedSession> &result) {
+  auto refuse = [&](Status status) {
+    communicator->abort(status.message());
+    return status;
+  };
+  if (!plan->sharding)
+    return refuse(invalidArgument("the plan is for one process; compile it "
+                                  "with --shard and --ranks"));
+  if (plan->sharding->ranks != communicator->size())
+    return refuse(invalidArgument(
+        "the plan is for " + std::to_string(plan->sharding->ranks) +
+        " ranks, but there are " + std::to_string(communicator->size())));
+  if (options.backend == "cuda")
+    return refuse({StatusCode::Unimplemented,
+                   "the cuda backend runs no sharded plans; use cpu or "
+                   "reference"});
+  std::unique_ptr<Backend> backend;
+  if (Status status = createHostBackend(plan, options, backend); !status.ok())
+    return refuse(std::move(status));
+  std::unique_ptr<ShardedSession> session(
+      new ShardedSession(plan, std::move(communicator)));
+  MSAMP_RETURN_IF_ERROR(session->agreeOnPlan());
+  session->own = Session::create(
+      session->ownPlan,
+      std::make_unique<ShardedBackend>(std::move(backend), *session->comm,
+                                       plan->roles.size(), session->isSplit()));
+  Status status = session->states.allocate(*session->own);
+  if (status.ok())
+    status = session->own->bindStep("found_inf", &session->foundInf, "F32", {},
+                                    sizeof(float));
+  if (!status.ok())
+    return session->stop(std::move(status));
+  for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
+    const PlanTensor &entry = plan->tensors[tensor];
+    session->means[tensor].resize(
+        session->ownPlan->tensors[tensor].numElements);
+    session->weights[tensor].resize(
+        entry.wholeElements *
+        dtypeSize(plan->storage(entry.classIndex, weightRole).dtype));
+  }
+  result = std::move(session);
+  return {};
+}
+
+Status ShardedSession::stop(Status status) {
+  if (!status.ok() && status.code() != StatusCode::Aborted)
+    comm->abort(status.message());
+  return status;
+}
+
+Status ShardedSession::agreeOnPlan() {
+  constexpr size_t length = 32;
+  std::string all(length * comm->size(), '\0');
+  MSAMP_RETURN_IF_ERROR(
+      comm->allGather(plan->digest.data(), length, all.data()));
+  for (unsigned rank = 1; rank < comm->size(); ++rank)
+    if (all.compare(rank * length, length, all, 0, length) != 0)
+      return stop(invalidArgument(
+          "rank " + std::to_string(rank) + " has the plan with digest " +
+          all.substr(rank * length, length) + ", but rank 0 the one with " +
+          all.substr(0, length)));
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+Status ShardedSession::setGradients(const SafetensorsFile &file,
+                                    bool allowMissing) {
+  ScopedFpEnvironment environment;
+  std::set<std::string> names;
+  std::vector<std::vector<float>> copies(plan->tensors.size());
+  std::vector<const float *> floats(plan->tensors.size());
+  std::vector<uint64_t> amaxes(plan->tensors.size());
+  for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
+    const PlanTensor &entry = plan->tensors[tensor];
+    Gradient &gradient = gradients[tensor];
+    gradient.payload = nullptr;
+    gradient.scaleInv = 1;
+    gradient.overflowIndex = -1;
+    names.insert(entry.name);
+    const SafetensorsView *view = file.find(entry.name);
+    if (!view) {
+      if (!allowMissing)
+        return stop(notFound("gradient of tensor '" + entry.name +
+                             "' is missing from " + file.path()));
+      continue;
+    }
+    const plan::Storage &format = wire(tensor);
+    bool isScaled = format.scaling != plan::Scaling::None;
+    bool isWide = view->dtype == "F32" && format.dtype != plan::DType::F32;
+    if (Status status =
+            checkView(file, *view, isWide ? "F32" : dtypeName(format.dtype),
+                      entry.wholeShape);
+        !status.ok())
+      return stop(std::move(status));
+    if (isWide) {
+      floats[tensor] = toFloats(*view, copies[tensor]);
+      for (uint64_t i = 0; i < entry.wholeElements; ++i) {
+        uint32_t magnitude = magnitudeBits(floats[tensor][i]);
+        amaxes[tensor] = std::max<uint64_t>(amaxes[tensor], magnitude);
+        if (magnitude >= kInfinityBits && gradient.overflowIndex < 0) {
+          gradient.overflowIndex = static_cast<int64_t>(i);
+          gradient.overflowValue = floats[tensor][i];
+        }
+      }
+      continue;
+    }
+    gradient.payload = view->data;
+    if (!isScaled)
+      continue;
+    names.insert(entry.name + ".scale_inv");
+    const SafetensorsView *scale = file.find(entry.name + ".scale_inv");
+    if (!scale)
+      return stop(missing(file, entry.name + ".scale_inv"));
+    if (Status status = checkView(file, *scale, "F32", {}); !status.ok())
+      return stop(std::move(status));
+    std::memcpy(&gradient.scaleInv, scale->data, sizeof(float));
+  }
+  if (Status status = checkNoOthers(file, names); !status.ok())
+    return stop(std::move(status));
+
+  // One scale for all ranks, so that equal values travel as equal codes.
+  MSAMP_RETURN_IF_ERROR(comm->allReduce(amaxes, Reduction::Max));
+  for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
+    if (!floats[tensor])
+      continue;
+    const PlanTensor &entry = plan->tensors[tensor];
+    const plan::Storage &format = wire(tensor);
+    Gradient &gradient = gradients[tensor];
+    float scale = 1;
+    if (format.scaling != plan::Scaling::None)
+      scale = computeScale(floatOf(static_cast<uint32_t>(amaxes[tensor])), 1.0f,
+                           format.dtype);
+    gradient.scaleInv =
+        gradient.overflowIndex >= 0 ? gradient.overflowValue : 1.0f / scale;
+    gradient.quantized.resize(entry.wholeElements * dtypeSize(format.dtype));
+    for (uint64_t i = 0; i < entry.wholeElements; ++i)
+      storeCode(
+          format.dtype, gradient.quantized.data(), i,
+          encode(format.dtype, floats[tensor][i] * scale, format.saturate));
+    gradient.payload = gradient.quantized.data();
+  }
+  return {};
+}
+
+ShardRange ShardedSession::rangeOf(const Piece &piece, unsigned rank) const {
+  const ShardRange &range = ranges[rank][piece.tensor];
+  uint64_t offset = std::min(piece.offset, range.count);
+  return {range.first + offset, std::min(piece.limit, range.count - offset)};
+}
+
+Status ShardedSession::reduceGradients() {
+  std::vector<Piece> pieces;
+  uint64_t elements = 0;
+  auto flush = [&]() -> Status {
+    if (!pieces.empty())
+      MSAMP_RETURN_IF_ERROR(reducePieces(pieces));
+    pieces.clear();
+    elements = 0;
+    return {};
+  };
+  std::fill(meanAmaxes.begin(), meanAmaxes.end(), 0.0f);
+  for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
+    if (!gradients[tensor].payload && plan->tensors[tensor].wholeElements != 0)
+      continue;
+    uint64_t longest = 0;
+    for (const std::vector<ShardRange> &ofRank : ranges)
+      longest = std::max(longest, ofRank[tensor].count);
+    for (uint64_t offset = 0; offset < longest; offset += pieceElements) {
+      pieces.push_back({tensor, offset, pieceElements});
+      elements += std::min(pieceElements, longest - offset);
+      if (elements >= pieceElements)
+        MSAMP_RETURN_IF_ERROR(flush());
+    }
+  }
+  MSAMP_RETURN_IF_ERROR(flush());
+  std::vector<uint64_t> amaxes;
+  for (float amax : meanAmaxes)
+    amaxes.push_back(bitsOf(amax));
+  MSAMP_RETURN_IF_ERROR(comm->allReduce(amaxes, Reduction::Max));
+  for (size_t tensor = 0; tensor < amaxes.size(); ++tensor)
+    meanAmaxes[tensor] = floatOf(static_cast<uint32_t>(amaxes[tensor]));
+  return {};
+}
+
+Status ShardedSession::reducePieces(const std::vector<Piece> &pieces) {
+  std::vector<std::vector<ConstSpan>> send(comm->size());
+  std::vector<std::vector<Span>> receive(comm->size());
+  size_t arriving = 0;
+  for (const Piece &piece : pieces) {
+    size_t size = dtypeSize(wire(piece.tensor).dtype);
+    for (unsigned rank = 0; rank < comm->size(); ++rank) {
+      ShardRange theirs = rangeOf(piece, rank);
+      send[rank].push_back(
+          {gradients[piece.tensor].payload + theirs.first * size,
+           theirs.count * size});
+    }
+    arriving += rangeOf(piece, comm->rank()).count * size;
+  }
+  std::vector<std::vector<std::byte>> arrived(comm->size(),
+                                              std::vector<std::byte>(arriving));
+  for (unsigned rank = 0; rank < comm->size(); ++rank)
+    receive[rank].push_back({arrived[rank].data(), arriving});
+  MSAMP_RETURN_IF_ERROR(comm->exchange(send, receive));
+
+  size_t at = 0;
+  for (const Piece &piece : pieces) {
+    std::vector<const std::byte *> parts;
+    for (const std::vector<std::byte> &bytes : arrived)
+      parts.push_back(bytes.data() + at);
+    average(piece, parts);
+    at += rangeOf(piece, comm->rank()).count *
+          dtypeSize(wire(piece.tensor).dtype);
+  }
+  return {};
+}
+
+void ShardedSession::average(const Piece &piece,
+                             const std::vector<const std::byte *> &parts) {
+  constexpr uint64_t blockElements = 2048; // of each rank, in the L1 cache
+  plan::DType dtype = wire(piece.tensor).dtype;
+  ShardRange range = rangeOf(piece, comm->rank());
+  float *mean = means[piece.tensor].data() +
+                (range.first - ranges[comm->rank()][piece.tensor].first);
+  const float ranks = static_cast<float>(comm->size());
+  // All codes of a format of one byte.
+  std::vector<float> values;
+  if (dtypeSize(dtype) == 1)
+    for (uint32_t code = 0; code < 256; ++code)
+      values.push_back(decode(dtype, code));
+  std::vector<std::vector<float>> rows(comm->size(),
+                                       std::vector<float>(blockElements));
+  uint32_t amax = bitsOf(meanAmaxes[piece.tensor]);
+  for (uint64_t begin = 0; begin < range.count; begin += blockElements) {
+    uint64_t count = std::min(blockElements, range.count - begin);
+    for (unsigned rank = 0; rank < comm->size(); ++rank) {
+      float scaleInv = scaleInvs[rank][piece.tensor];
+      for (uint64_t i = 0; i < count; ++i) {
+        uint32_t code = loadCode(dtype, parts[rank], begin + i);
+        rows[rank][i] =
+            (values.empty() ? decode(dtype, code) : values[code]) * scaleInv;
+      }
+    }
+    addRows(rows, count);
+    for (uint64_t i = 0; i < count; ++i) {
+      mean[begin + i] = rows[0][i] / ranks;
+      amax = std::max(amax, magnitudeBits(mean[begin + i]));
+    }
+  }
+  meanAmaxes[piece.tensor] = floatOf(amax);
+}
+
+//===----------------------------------------------------------------------===//
+// Step
+//===----------------------------------------------------------------------===//
+
+/// Makes sure that all ranks are about to do the same step, and gathers the
+/// scales of their gradients. Sets `foundInf` if one of these is not finite.
+Status ShardedSession::agree(double gradScale, StepReport &report) {
+  size_t numTensors = plan->tensors.size();
+  std::vector<std::byte> note(sizeof(RankNote) +
+                              numTensors * sizeof(TensorNote));
+  RankNote own{};
+  own.gradScale = gradScale;
+  own.hyperHash = 0xCBF29CE484222325;
+  for (size_t group = 0; group < plan->groups.size(); ++group)
+    for (size_t index = 0; index < plan->hypers.size(); ++index) {
+      double value = this->own->hyper(group, index);
+      addToHash(own.hyperHash, &value, sizeof(value));
+    }
+  Status ready = this->own->checkStep(gradScale);
+  if (!ready.ok()) {
+    own.code = static_cast<uint32_t>(ready.code());
+    std::strncpy(own.message, ready.message().c_str(), sizeof(own.message) - 1);
+  }
+  std::memcpy(note.data(), &own, sizeof(own));
+  for (size_t tensor = 0; tensor < numTensors; ++tensor) {
+    TensorNote entry{0, gradients[tensor].scaleInv,
+                     gradients[tensor].payload != nullptr ||
+                         plan->tensors[tensor].wholeElements == 0};
+    size_t step = plan->tensors[tensor].findBuffer("step") -
+                  plan->tensors[tensor].buffers.data();
+    std::memcpy(&entry.step, states.data(tensor, step), sizeof(int64_t));
+    std::memcpy(note.data() + sizeof(RankNote) + tensor * sizeof(entry), &entry,
+                sizeof(entry));
+  }
+  std::vector<std::byte> all(note.size() * comm->size());
+  MSAMP_RETURN_IF_ERROR(comm->allGather(note.data(), note.size(), all.data()));
+
+  auto noteOf = [&](unsigned rank) {
+    RankNote theirs;
+    std::memcpy(&theirs, all.data() + rank * note.size(), sizeof(theirs));
+    return theirs;
+  };
+  auto tensorOf = [&](unsigned rank, size_t tensor) {
+    TensorNote theirs;
+    std::memcpy(&theirs,
+                all.data() + rank * note.size() + sizeof(RankNote) +
+                    tensor * sizeof(theirs),
+                sizeof(theirs));
+    return theirs;
+  };
+  auto name = [](unsigned rank) { return "rank " + std::to_string(rank); };
+  RankNote first = noteOf(0);
+  for (unsigned rank = 0; rank < comm->size(); ++rank) {
+    RankNote theirs = noteOf(rank);
+    if (theirs.code && rank == comm->rank())
+      return ready;
+    if (theirs.code)
+      return {static_cast<StatusCode>(theirs.code),
+              name(rank) + ": " + theirs.message};
+  }
+  for (unsigned rank = 1; rank < comm->size(); ++rank) {
+    RankNote theirs = noteOf(rank);
+    if (bitsOf(static_cast<float>(theirs.gradScale)) !=
+            bitsOf(static_cast<float>(first.gradScale)) ||
+        theirs.gradScale != first.gradScale)
+      return invalidArgument(
+          name(rank) + " has grad_scale " + std::to_string(theirs.gradScale) +
+          ", but rank 0 has " + std::to_string(first.gradScale));
+    if (theirs.hyperHash != first.hyperHash)
+      return invalidArgument(name(rank) +
+                             " has other hyper-parameters than rank 0");
+  }
+  foundInf = 0;
+  for (size_t tensor = 0; tensor < numTensors; ++tensor) {
+    const std::string &tensorName = plan->tensors[tensor].name;
+    TensorNote expected = tensorOf(0, tensor);
+    for (unsigned rank = 0; rank < comm->size(); ++rank) {
+      TensorNote theirs = tensorOf(rank, tensor);
+      if (theirs.step != expected.step)
+        return invalidArgument("tensor '" + tensorName + "' is at step " +
+                               std::to_string(theirs.step) + " on " +
+                               name(rank) + ", but at step " +
+                               std::to_string(expected.step) + " on rank 0");
+      if (theirs.hasGradient != expected.hasGradient)
+        return invalidArgument(
+            "tensor '" + tensorName + "' has a gradient on " +
+            name(theirs.hasGradient ? rank : 0) + ", but none on " +
+            name(theirs.hasGradient ? 0 : rank));
+      scaleInvs[rank][tensor] = theirs.scaleInv;
+      if (!theirs.hasGradient || std::isfinite(theirs.scaleInv) ||
+          foundInf != 0)
+        continue;
+      foundInf = 1;
+      report.overflowTensor = tensorName;
+    }
+  }
+  return {};
+}
+
+Status ShardedSession::run(double gradScale, StepReport &report) {
+  ScopedFpEnvironment environment;
+  report = {};
+  if (isPoisoned)
+    return {StatusCode::Poisoned,
+            "an earlier step failed half way; make a new session and load the "
+            "state again"};
+  MSAMP_RETURN_IF_ERROR(stop([&]() -> Status {
+    // Binding says which tensors take part.
+    for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
+      const PlanTensor &entry = ownPlan->tensors[tensor];
+      const PlanBuffer &grad = *entry.findBuffer("grad");
+      bool takesPart = gradients[tensor].payload || entry.wholeElements == 0;
+      // An empty part has an address, too.
+      static float nothing;
+      float *mean = means[tensor].empty() ? &nothing : means[tensor].data();
+      MSAMP_RETURN_IF_ERROR(own->bind(entry.name, "grad",
+                                      takesPart ? mean : nullptr, grad.dtype,
+                                      grad.shape, grad.byteSize));
+      MSAMP_RETURN_IF_ERROR(own->bind(entry.name, "grad.amax",
+                                      &meanAmaxes[tensor], "F32", {},
+                                      sizeof(float)));
+    }
+    return {};
+  }()));
+  MSAMP_RETURN_IF_ERROR(agree(gradScale, report));
+  std::string overflowTensor = report.overflowTensor;
+  if (foundInf == 0)
+    MSAMP_RETURN_IF_ERROR(reduceGradients());
+  // What stops the own part now may stop it half way.
+  isPoisoned = true;
+  MSAMP_RETURN_IF_ERROR(stop(own->run(gradScale, report)));
+  if (!report.applied) {
+    isPoisoned = false;
+    if (!overflowTensor.empty())
+      report.overflowTensor = overflowTensor;
+    return findOverflow(report);
+  }
+  MSAMP_RETURN_IF_ERROR(gatherWeights());
+  isPoisoned = false;
+  return {};
+}
+
+/// Finds the rank and element that made a step skip.
+Status ShardedSession::findOverflow(StepReport &report) {
+  auto tensor = static_cast<size_t>(plan->findTensor(report.overflowTensor));
+  const Gradient &gradient = gradients[tensor];
+  OverflowNote note{gradient.overflowIndex, gradient.overflowValue,
+                    gradient.overflowIndex >= 0};
+  if (!note.isFound && !std::isfinite(gradient.scaleInv))
+    note = {-1, gradient.scaleInv, 1};
+  plan::DType dtype = wire(tensor).dtype;
+  for (uint64_t i = 0; !note.isFound && i < plan->tensors[tensor].wholeElements;
+       ++i) {
+    float value =
+        decode(dtype, loadCode(dtype, gradient.payload, i)) * gradient.scaleInv;
+    if (!std::isfinite(value))
+      note = {static_cast<int64_t>(i), value, 1};
+  }
+  std::vector<OverflowNote> all(comm->size());
+  MSAMP_RETURN_IF_ERROR(comm->allGather(&note, sizeof(note), all.data()));
+  report.overflowIndex = -1;
+  report.overflowValue = HUGE_VALF;
+  for (unsigned rank = 0; rank < all.size(); ++rank)
+    if (all[rank].isFound) {
+      report.overflowIndex = all[rank].index;
+      report.overflowValue = all[rank].value;
+      report.overflowRank = static_cast<int>(rank);
+      break;
+    }
+  return {};
+}
+
+Status ShardedSession::gatherWeights() {
+  std::vector<std::vector<ConstSpan>> send(comm->size());
+  std::vector<std::vector<Span>> receive(comm->size());
+  for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
+    const PlanTensor &entry = plan->tensors[tensor];
+    size_t size = dtypeSize(plan->storage(entry.classIndex, weightRole).dtype);
+    size_t buffer = entry.findBuffer("weight") - entry.buffers.data();
+    ConstSpan part{states.data(tensor, buffer),
+                   ranges[comm->rank()][tensor].count * size};
+    for (unsigned rank = 0; rank < comm->size(); ++rank) {
+      // Without sharding a rank has it all.
+      if (!isSplit() && rank != comm->rank())
+        continue;
+      const ShardRange &range = ranges[rank][tensor];
+      receive[rank].push_back(
+          {weights[tensor].data() + range.first * size, range.count * size});
+      send[rank].push_back(part);
+    }
+  }
+  return comm->exchange(send, receive);
+}
+
+Status ShardedSession::saveSharded(const std::string &folder) {
+  if (isPoisoned)
+    return stop({StatusCode::Poisoned,
+                 "a step failed half way; its state is not worth saving"});
+  std::map<std::string, std::string> metadata;
+  MSAMP_RETURN_IF_ERROR(stop(states.describe(*own, metadata)));
+  // Named by content, so that no file of the state before is written over.
+  uint64_t content = 0xCBF29CE484222325;
+  addToHash(content, metadata["msamp.fingerprints"].data(),
+            metadata["msamp.fingerprints"].size());
+  std::vector<std::string> names;
+  unsigned writers = isSplit() ? comm->size() : 1;
+  for (unsigned rank = 0; rank < writers; ++rank) {
+    char name[64];
+    std::snprintf(name, sizeof(name), "%016" PRIx64 "-%u-of-%u.safetensors",
+                  content, rank, writers);
+    names.push_back(name);
+  }
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    return stop(ioError(folder + ": cannot create: " + error.message()));
+  if (comm->rank() < writers)
+    MSAMP_RETURN_IF_ERROR(
+        stop(states.savePart(folder + "/" + names[comm->rank()])));
+  MSAMP_RETURN_IF_ERROR(comm->barrier());
+  if (comm->rank() == 0) {
+    metadata["msamp.shards"] = describeShards(names);
+    MSAMP_RETURN_IF_ERROR(
+        stop(states.saveShared(folder + "/" + StateFile::indexName, metadata)));
+    removeOthers(folder, names);
+  }
+  return comm->barrier();
+}
+
+std::string
+ShardedSession::describeShards(const std::vector<std::string> &names) const {
+  nlohmann::ordered_json index;
+  index["files"] = names;
+  index["tensors"] = nlohmann::ordered_json::object();
+  for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor)
+    for (const PlanBuffer &buffer : plan->tensors[tensor].buffers) {
+      if (buffer.kind != PlanBuffer::Kind::Payload ||
+          buffer.role == Plan::roleIndex(plan::RoleKind::Grad))
+        continue;
+      auto &entry = index["tensors"][plan->tensors[tensor].fileName(buffer)];
+      entry["dtype"] = buffer.dtype;
+      entry["shape"] = plan->tensors[tensor].wholeShape;
+      entry["ranges"] = nlohmann::ordered_json::array();
+      for (size_t rank = 0; rank < names.size(); ++rank)
+        entry["ranges"].push_back(
+            {ranges[rank][tensor].first, ranges[rank][tensor].count});
+    }
+  return index.dump();
+}
+
+/// Removes parts of states that the index names no more. What cannot be removed
+/// does no harm.
+void ShardedSession::removeOthers(const std::string &folder,
+                                  const std::vector<std::string> &names) {
+  static const std::regex part("[0-9a-f]{16}-[0-9]+-of-[0-9]+\\.safetensors");
+  std::error_code error;
+  for (const auto &entry : std::filesystem::directory_iterator(folder, error)) {
+    std::string name = entry.path().filename();
+    if (std::regex_match(name, part) &&
+        std::find(names.begin(), names.end(), name) == names.end())
+      std::filesystem::remove(entry.path(), error);
+  }
+}
+
+Status ShardedSession::save(const std::string &path) {
+  if (isPoisoned)
+    return stop({StatusCode::Poisoned,
+                 "a step failed half way; its state is not worth saving"});
+  bool isWriter = comm->rank() == 0;
+  auto gather = [&](size_t tensor, const PlanBuffer &buffer, const void *part,
+                    std::unique_ptr<std::byte[]> &whole) -> Status {
+    std::vector<std::vector<ConstSpan>> send(comm->size());
+    std::vector<std::vector<Span>> receive(comm->size());
+    if (isSplit() || isWriter)
+      send[0].push_back({part, buffer.byteSize});
+    if (isWriter) {
+      size_t size = buffer.elementSize;
+      whole = std::make_unique<std::byte[]>(
+          plan->tensors[tensor].wholeElements * size);
+      for (unsigned rank = 0; rank < (isSplit() ? comm->size() : 1); ++rank) {
+        const ShardRange &range = ranges[rank][tensor];
+        receive[rank].push_back(
+            {whole.get() + range.first * size, range.count * size});
+      }
+    }
+    return comm->exchange(send, receive);
+  };
+  Status status = stop(states.save(*own, isWriter ? path : "", gather));
+  if (status.ok())
+    status = comm->barrier();
+  return status;
+}

@@ -1,0 +1,119 @@
+// One rank of a step that ranks share: a session of the rank's part of the
+// plan, and what has to cross between ranks around it.
+//
+//   agree     one plan, step, loss scale and set of gradients, or an error on
+//             every rank; one decision about gradients that are not finite
+//   reduce    gradients travel as they are stored; each rank takes the mean of
+//             the elements it updates
+//   step      as ever, but amaxes, counts and fingerprints are those of all
+//             ranks, so scales are the same everywhere
+//   gather    new weights travel as they are stored
+
+#ifndef MSAMP_RT_SHARD_SHARDEDSESSION_H
+#define MSAMP_RT_SHARD_SHARDEDSESSION_H
+
+#include "comm/Communicator.h"
+#include "core/Session.h"
+#include "shard/Sharding.h"
+#include "state/StateStore.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace msamp::rt {
+
+class ShardedSession {
+public:
+  /// Makes the session of this rank. All ranks call it; it fails on all of them
+  /// if their plans differ.
+  static Status create(std::shared_ptr<const Plan> plan,
+                       const SessionOptions &options,
+                       std::unique_ptr<Communicator> communicator,
+                       std::unique_ptr<ShardedSession> &result);
+  ~ShardedSession();
+
+  /// The rank's own part.
+  Session &session() { return *own; }
+  StateStore &store() { return states; }
+  Communicator &communicator() { return *comm; }
+
+  /// Sets this rank's gradients of the next step from `file`: f32 of whole
+  /// tensors, or in the plan's wire format, with NAME.scale_inv if scaled. The
+  /// f32 ones are quantized with scales that all ranks share, so all ranks call
+  /// it. `file` must live until the step is done. See StateStore.
+  Status setGradients(const SafetensorsFile &file, bool allowMissing);
+
+  /// Runs one step on all ranks. An error before the update begins leaves the
+  /// state untouched; a later one poisons the session.
+  Status run(double gradScale, StepReport &report);
+
+  /// The new weight of the plan's tensor `tensor`, whole, as it is stored.
+  const std::byte *weight(size_t tensor) const {
+    return weights[tensor].data();
+  }
+
+  /// Saves the state of all ranks as one file, which rank 0 writes.
+  Status save(const std::string &path);
+  /// The same as a folder in which each rank writes its part; see StateFile.
+  Status saveSharded(const std::string &folder);
+
+  /// Tells the other ranks that this one gives up, and returns `status`.
+  Status stop(Status status);
+
+private:
+  ShardedSession(std::shared_ptr<const Plan> plan,
+                 std::unique_ptr<Communicator> communicator);
+
+  /// This rank's gradient of one tensor, whole, as it travels.
+  struct Gradient {
+    const std::byte *payload = nullptr; // null: none
+    float scaleInv = 1;
+    std::vector<std::byte> quantized;
+    /// The first element that is not finite, where quantizing saw one.
+    int64_t overflowIndex = -1;
+    float overflowValue = 0;
+  };
+  /// Elements of one tensor that are reduced together: of each rank's range,
+  /// those from `offset` on, `limit` at most.
+  struct Piece {
+    size_t tensor;
+    uint64_t offset, limit;
+  };
+
+  Status agreeOnPlan();
+  Status agree(double gradScale, StepReport &report);
+  ShardRange rangeOf(const Piece &piece, unsigned rank) const;
+  Status reduceGradients();
+  Status reducePieces(const std::vector<Piece> &pieces);
+  void average(const Piece &piece, const std::vector<const std::byte *> &parts);
+  Status findOverflow(StepReport &report);
+  Status gatherWeights();
+  std::string describeShards(const std::vector<std::string> &names) const;
+  static void removeOthers(const std::string &folder,
+                           const std::vector<std::string> &names);
+  bool isSplit() const {
+    return plan->sharding->policy != plan::ShardingPolicy::None;
+  }
+  const plan::Storage &wire(size_t tensor) const {
+    return plan->wires[plan->tensors[tensor].classIndex];
+  }
+
+  /// The plan of all ranks, and of this one.
+  std::shared_ptr<const Plan> plan, ownPlan;
+  std::unique_ptr<Communicator> comm;
+  std::unique_ptr<Session> own;
+  StateStore states;
+  std::vector<std::vector<ShardRange>> ranges; // [rank][tensor]
+  std::vector<Gradient> gradients;
+  std::vector<std::vector<float>> scaleInvs; // [rank][tensor]
+  std::vector<std::vector<float>> means; // [tensor], of this rank's elements
+  std::vector<float> meanAmaxes;         // [tensor]
+  std::vector<std::vector<std::byte>> weights; // [tensor]
+  float foundInf = 0;
+  bool isPoisoned = false;
+};
+
+} // namespace msamp::rt
+
+#endif // MSAMP_RT_SHARD_SHARDEDSESSION_H

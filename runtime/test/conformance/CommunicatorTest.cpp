@@ -1,0 +1,180 @@
+// What every communicator does: each test runs on one thread for each of its
+// ranks.
+
+#include "comm/Communicator.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <numeric>
+#include <thread>
+
+using namespace msamp::rt;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Runs `body` on every rank at once.
+void onRanks(unsigned ranks, const std::function<void(Communicator &)> &body,
+             std::chrono::milliseconds deadline = 20s) {
+  auto communicators = createLocalCommunicators(ranks, deadline);
+  std::vector<std::thread> threads;
+  for (auto &communicator : communicators)
+    threads.emplace_back(
+        [&body, own = std::move(communicator)] { body(*own); });
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+void check(const Status &status) {
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+class Communicators : public testing::TestWithParam<unsigned> {};
+
+} // namespace
+
+TEST_P(Communicators, AllGatherIsInTheOrderOfRanks) {
+  onRanks(GetParam(), [](Communicator &comm) {
+    for (size_t size : {size_t(0), size_t(1), size_t(1000)}) {
+      std::string own(size, static_cast<char>('a' + comm.rank()));
+      std::string all(size * comm.size(), '?'), expected;
+      for (unsigned rank = 0; rank < comm.size(); ++rank)
+        expected += std::string(size, static_cast<char>('a' + rank));
+      check(comm.allGather(own.data(), size, all.data()));
+      EXPECT_EQ(all, expected);
+    }
+  });
+}
+
+TEST_P(Communicators, AllReduceCombinesAllBits) {
+  onRanks(GetParam(), [](Communicator &comm) {
+    // Sums wrap around; the maximum is unsigned.
+    std::vector<uint64_t> values{UINT64_MAX - comm.rank(), comm.rank(), 7};
+    uint64_t sum = 0, ranks = comm.size();
+    for (unsigned rank = 0; rank < ranks; ++rank)
+      sum += UINT64_MAX - rank;
+    std::vector<uint64_t> sums = values, maxima = values, none;
+    check(comm.allReduce(sums, Reduction::Sum));
+    EXPECT_EQ(sums,
+              (std::vector<uint64_t>{sum, ranks * (ranks - 1) / 2, 7 * ranks}));
+    check(comm.allReduce(maxima, Reduction::Max));
+    EXPECT_EQ(maxima, (std::vector<uint64_t>{UINT64_MAX, ranks - 1, 7}));
+    check(comm.allReduce(none, Reduction::Sum));
+  });
+}
+
+// Rank s sends s + d + 1 bytes to rank d, cut differently at either end, at odd
+// addresses; some pieces are empty.
+TEST_P(Communicators, ExchangeSpreadsPieces) {
+  onRanks(GetParam(), [](Communicator &comm) {
+    auto sizeOf = [](unsigned from, unsigned to) {
+      return size_t(from + to + 1);
+    };
+    auto byteOf = [](unsigned from, unsigned to, size_t at) {
+      return static_cast<char>(from * 31 + to * 7 + at);
+    };
+    std::vector<std::string> out(comm.size()), in(comm.size());
+    std::vector<std::vector<ConstSpan>> send(comm.size());
+    std::vector<std::vector<Span>> receive(comm.size());
+    for (unsigned rank = 0; rank < comm.size(); ++rank) {
+      size_t size = sizeOf(comm.rank(), rank);
+      out[rank] = "-";
+      for (size_t at = 0; at < size; ++at)
+        out[rank] += byteOf(comm.rank(), rank, at);
+      send[rank] = {{out[rank].data() + 1, size / 2},
+                    {nullptr, 0},
+                    {out[rank].data() + 1 + size / 2, size - size / 2}};
+      size_t expected = sizeOf(rank, comm.rank());
+      in[rank].resize(expected + 1);
+      receive[rank] = {{in[rank].data() + 1, 1},
+                       {in[rank].data() + 2, expected - 1},
+                       {nullptr, 0}};
+    }
+    check(comm.exchange(send, receive));
+    for (unsigned rank = 0; rank < comm.size(); ++rank)
+      for (size_t at = 0; at < sizeOf(rank, comm.rank()); ++at)
+        EXPECT_EQ(in[rank][at + 1], byteOf(rank, comm.rank(), at));
+    check(comm.barrier());
+  });
+}
+
+TEST_P(Communicators, CallsInARowDoNotMix) {
+  onRanks(GetParam(), [](Communicator &comm) {
+    for (uint64_t round = 0; round < 200; ++round) {
+      std::vector<uint64_t> value{round * comm.rank()};
+      check(comm.allReduce(value, Reduction::Max));
+      EXPECT_EQ(value[0], round * (comm.size() - 1));
+      if (round % 3 == 0)
+        check(comm.barrier());
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Local, Communicators, testing::Values(1, 2, 3, 4, 8));
+
+TEST(Communicator, OneRankThatStopsStopsAll) {
+  onRanks(3, [](Communicator &comm) {
+    if (comm.rank() == 1)
+      return comm.abort("its disk is full");
+    for (int call = 0; call < 2; ++call) {
+      Status status = comm.barrier();
+      ASSERT_FALSE(status.ok());
+      EXPECT_EQ(status.code(), StatusCode::Aborted);
+      EXPECT_EQ(status.message(), "rank 1 has stopped: its disk is full");
+    }
+  });
+}
+
+TEST(Communicator, ARankThatLeftKeepsNobodyWaiting) {
+  onRanks(3, [](Communicator &comm) {
+    if (comm.rank() == 2)
+      return;
+    Status status = comm.barrier();
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.message(), "rank 2 has left");
+  });
+}
+
+TEST(Communicator, ALateRankIsGivenUpAtTheDeadline) {
+  auto begin = std::chrono::steady_clock::now();
+  onRanks(
+      3,
+      [](Communicator &comm) {
+        if (comm.rank() == 0)
+          std::this_thread::sleep_for(600ms);
+        Status status = comm.barrier();
+        ASSERT_FALSE(status.ok());
+        EXPECT_EQ(status.message(),
+                  "rank 0 did not come to barrier within 100 ms");
+      },
+      100ms);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+}
+
+TEST(Communicator, DifferentCallsAndSizesAreErrors) {
+  onRanks(2, [](Communicator &comm) {
+    std::vector<uint64_t> values(3);
+    Status status = comm.rank() == 0 ? comm.barrier()
+                                     : comm.allReduce(values, Reduction::Sum);
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.message().find("is at"), std::string::npos)
+        << status.message();
+  });
+  onRanks(2, [](Communicator &comm) {
+    std::vector<uint64_t> values(3 + comm.rank());
+    Status status = comm.allReduce(values, Reduction::Sum);
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.message().find("with size"), std::string::npos)
+        << status.message();
+  });
+  onRanks(2, [](Communicator &comm) {
+    char bytes[8] = "";
+    std::vector<std::vector<ConstSpan>> send(2, {{bytes, 4}});
+    std::vector<std::vector<Span>> receive(2, {{bytes + 4, comm.rank() + 3}});
+    Status status = comm.exchange(send, receive);
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.message().find("which expects 3"), std::string::npos)
+        << status.message();
+  });
+}

@@ -1,0 +1,30 @@
+// Process groups, sharded layouts and collectives print as text that parses to the same.
+// RUN: msamp-opt %s | msamp-opt | FileCheck %s
+// RUN: msamp-opt %s --verify-roundtrip -o /dev/null
+
+// CHECK: msamp.process_group @dp ranks(4)
+msamp.process_group @dp ranks(4)
+// CHECK: msamp.process_group @one ranks(1) {note = "alone"}
+msamp.process_group @one ranks(1) {note = "alone"}
+
+// CHECK: msamp.layout @none sharding(none over @one) {
+msamp.layout @none sharding(none over @one) {}
+// CHECK: msamp.layout @flat sharding(flat over @dp) {
+msamp.layout @flat sharding(flat over @dp) {}
+// CHECK: msamp.layout @tensor sharding(tensor over @dp) attributes {note = "whole"} {
+msamp.layout @tensor sharding(tensor over @dp) attributes {note = "whole"} {}
+// CHECK: msamp.layout @m sharding(fsdp2 over @dp) {
+msamp.layout @m sharding(fsdp2 over @dp) {
+  msamp.storage_class @c {weight = #msamp.storage<f32>, grad = #msamp.storage<f32>, wire = #msamp.storage<bf16>}
+}
+
+// CHECK-LABEL: func.func @collectives
+// CHECK-SAME: (%[[W:.*]]: !msamp.bundle<@m, weight>, %[[G:.*]]: !msamp.bundle<@m, wire>)
+func.func @collectives(%w: !msamp.bundle<@m, weight>, %g: !msamp.bundle<@m, wire>) -> (!msamp.bundle<@m, grad>, !msamp.bundle<@m, weight>) {
+  // CHECK: %[[MEAN:.*]] = msamp.reduce_scatter %[[G]] over @dp : !msamp.bundle<@m, wire>
+  %0 = msamp.reduce_scatter %g over @dp : !msamp.bundle<@m, wire>
+  // CHECK: %[[WHOLE:.*]] = msamp.all_gather %[[W]] over @dp : !msamp.bundle<@m, weight>
+  %1 = msamp.all_gather %w over @dp : !msamp.bundle<@m, weight>
+  // CHECK: return %[[MEAN]], %[[WHOLE]] : !msamp.bundle<@m, grad>, !msamp.bundle<@m, weight>
+  return %0, %1 : !msamp.bundle<@m, grad>, !msamp.bundle<@m, weight>
+}

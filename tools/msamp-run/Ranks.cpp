@@ -1,0 +1,125 @@
+// See Ranks.h.
+
+#include "Ranks.h"
+#include "Report.h"
+#include "shard/ShardedSession.h"
+
+#include <chrono>
+#include <cstdio>
+#include <new>
+#include <optional>
+#include <thread>
+
+using namespace msamp;
+using namespace msamp::rt;
+
+/// Initial state, steps and the saved file of one rank.
+static Status runSteps(ShardedSession &session, const Options &options,
+                       Report *report) {
+  unsigned rank = session.communicator().rank();
+  if (!options.params.empty()) {
+    SafetensorsFile params;
+    MSAMP_RETURN_IF_ERROR(SafetensorsFile::open(options.params, params));
+    MSAMP_RETURN_IF_ERROR(
+        session.store().initialize(session.session(), params));
+  } else {
+    StateFile saved;
+    MSAMP_RETURN_IF_ERROR(StateFile::open(options.load, saved));
+    std::vector<std::string> notes;
+    MSAMP_RETURN_IF_ERROR(
+        session.store().load(session.session(), saved, notes));
+    for (const std::string &note : notes)
+      if (report)
+        std::printf("note: %s\n", note.c_str());
+  }
+  uint64_t numSteps = options.numSteps();
+  for (uint64_t step = 1; step <= numSteps; ++step) {
+    SafetensorsFile grads;
+    MSAMP_RETURN_IF_ERROR(
+        SafetensorsFile::open(options.gradPath(step, rank), grads));
+    MSAMP_RETURN_IF_ERROR(
+        session.setGradients(grads, options.allowMissingGrads));
+    StepReport stepReport;
+    auto begin = std::chrono::steady_clock::now();
+    MSAMP_RETURN_IF_ERROR(session.run(options.gradScale, stepReport));
+    std::chrono::duration<double> elapsed =
+        std::chrono::steady_clock::now() - begin;
+    if (report)
+      report->addStep(step, numSteps, stepReport, elapsed.count());
+  }
+  if (!options.save.empty())
+    MSAMP_RETURN_IF_ERROR(session.save(options.save));
+  return options.saveSharded.empty() ? Status()
+                                     : session.saveSharded(options.saveSharded);
+}
+
+static Status runRank(const std::shared_ptr<const Plan> &plan,
+                      const Options &options,
+                      std::unique_ptr<Communicator> communicator) {
+  SessionOptions sessionOptions{options.backend, options.threads, options.isa,
+                                options.device, /*stream=*/nullptr};
+  unsigned ranks = plan->sharding->ranks;
+  if (sessionOptions.threads == 0)
+    sessionOptions.threads =
+        std::max(1u, std::thread::hardware_concurrency() / ranks);
+  std::unique_ptr<ShardedSession> session;
+  MSAMP_RETURN_IF_ERROR(ShardedSession::create(
+      plan, sessionOptions, std::move(communicator), session));
+  bool reports = session->communicator().rank() == 0;
+  if (reports)
+    std::printf(
+        "%s: %s, %zu tensors, sharded %s, backend %s\n", options.plan.c_str(),
+        plan->optimizer.c_str(), plan->tensors.size(),
+        plan::kShardingNames[static_cast<uint32_t>(plan->sharding->policy)],
+        session->session().describeBackend().c_str());
+  for (const auto &[name, value] : options.hyper)
+    if (Status status = session->session().setHyper(nullptr, name, value);
+        !status.ok())
+      return session->stop(std::move(status));
+  Report report(session->session());
+  MSAMP_RETURN_IF_ERROR(
+      session->stop(runSteps(*session, options, reports ? &report : nullptr)));
+  // Fingerprints before the first step are found together.
+  if (reports)
+    return session->stop(report.finish(options.printFingerprints));
+  uint64_t ignored;
+  for (const PlanTensor &tensor : plan->tensors)
+    MSAMP_RETURN_IF_ERROR(
+        session->stop(session->session().fingerprint(tensor.name, ignored)));
+  return {};
+}
+
+Status msamp::rt::runRanks(const std::shared_ptr<const Plan> &plan,
+                           const Options &options) {
+  unsigned ranks = plan->sharding->ranks;
+  if (options.ranks != 0 && options.ranks != ranks)
+    return invalidArgument("--ranks is " + std::to_string(options.ranks) +
+                           ", but " + options.plan + " was compiled for " +
+                           std::to_string(ranks) + " ranks");
+  std::vector<std::unique_ptr<Communicator>> communicators =
+      createLocalCommunicators(
+          ranks, std::chrono::milliseconds(
+                     static_cast<int64_t>(options.deadlineSeconds * 1000)));
+  std::vector<Status> statuses(ranks);
+  auto work = [&](unsigned rank) {
+    try {
+      statuses[rank] = runRank(plan, options, std::move(communicators[rank]));
+    } catch (const std::bad_alloc &) {
+      statuses[rank] = {StatusCode::OutOfMemory,
+                        "rank " + std::to_string(rank) + " is out of memory"};
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned rank = 1; rank < ranks; ++rank)
+    threads.emplace_back(work, rank);
+  work(0);
+  for (std::thread &thread : threads)
+    thread.join();
+  // The cause, rather than what it did to the others.
+  Status *worst = nullptr;
+  for (Status &status : statuses)
+    if (!status.ok() && (!worst || (worst->code() == StatusCode::Aborted &&
+                                    status.code() != StatusCode::Aborted)))
+      worst = &status;
+  return worst ? std::move(*worst) : Status();
+}
