@@ -61,6 +61,12 @@ if subprocess.run(
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         check=False).returncode == 0:
     config.available_features.add("cuda")
+# Ranks over MPI: built here, and started as many as asked for, whoever we are.
+if shutil.which("mpirun") and os.path.exists(
+        os.path.join(config.msamp_obj_root, "lib", "libmsamp_mpi.so")):
+    config.available_features.add("mpi")
+    config.environment.update(OMPI_ALLOW_RUN_AS_ROOT="1",
+                              OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 if os.path.exists("/dev/full"):
     config.available_features.add("dev-full")
 if not config.msamp_sanitize:

@@ -61,6 +61,10 @@ public:
   virtual void abort(const std::string &reason) = 0;
 };
 
+/// This process's communicator in the MPI job that it is part of.
+Status createMpiCommunicator(std::chrono::milliseconds deadline,
+                             std::unique_ptr<Communicator> &result);
+
 /// `numRanks` communicators of one process, each for a thread of its own. A
 /// call that waits for longer than `deadline` fails.
 std::vector<std::unique_ptr<Communicator>>

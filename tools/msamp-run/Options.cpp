@@ -29,7 +29,8 @@ Runs optimizer steps of a compiled step plan on safetensors files.
   --threads N          threads of the cpu backend (default: one a processor)
   --ranks N            ranks of a sharded plan (default: as it was compiled)
   --comm NAME          how ranks reach one another: local (default), as threads
-                       of this process; --threads is then of each rank
+                       of this process; mpi, as processes that mpirun starts.
+                       --threads is of each rank
   --deadline SECONDS   how long a rank waits for the others (default 300)
   --isa NAME           force x86-64, x86-64-v3 or x86-64-v4 code
   --hyper NAME=X,...   hyper-parameters, for all groups
@@ -108,8 +109,9 @@ static Status setOption(const std::string &name, const std::string &value,
   else if (name == "--grad-scale")
     return parseNumber(name, value, options.gradScale);
   else if (name == "--comm") {
-    if (value != "local")
-      return invalidArgument("unknown --comm '" + value + "', expected local");
+    if (value != "local" && value != "mpi")
+      return invalidArgument("unknown --comm '" + value +
+                             "', expected local or mpi");
     options.comm = value;
   } else if (name == "--deadline") {
     MSAMP_RETURN_IF_ERROR(parseNumber(name, value, options.deadlineSeconds));

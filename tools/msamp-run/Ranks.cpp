@@ -96,10 +96,15 @@ Status msamp::rt::runRanks(const std::shared_ptr<const Plan> &plan,
     return invalidArgument("--ranks is " + std::to_string(options.ranks) +
                            ", but " + options.plan + " was compiled for " +
                            std::to_string(ranks) + " ranks");
+  std::chrono::milliseconds deadline(
+      static_cast<int64_t>(options.deadlineSeconds * 1000));
+  if (options.comm == "mpi") {
+    std::unique_ptr<Communicator> communicator;
+    MSAMP_RETURN_IF_ERROR(createMpiCommunicator(deadline, communicator));
+    return runRank(plan, options, std::move(communicator));
+  }
   std::vector<std::unique_ptr<Communicator>> communicators =
-      createLocalCommunicators(
-          ranks, std::chrono::milliseconds(
-                     static_cast<int64_t>(options.deadlineSeconds * 1000)));
+      createLocalCommunicators(ranks, deadline);
   std::vector<Status> statuses(ranks);
   auto work = [&](unsigned rank) {
     try {
