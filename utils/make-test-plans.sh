@@ -15,7 +15,7 @@ fi
 out=$1
 compiler=$2
 utils=$(cd "$(dirname "$0")" && pwd)
-mkdir -p "$out"
+mkdir -p "$out/sharded"
 
 # Shapes: a scalar, an empty tensor, tails of every vector width, and more than
 # one chunk (32768 elements) as a matrix and as a vector. Only the header of
@@ -84,6 +84,12 @@ plan sgd-bounded mixed --optimizer=sgd "${groups[@]}" --hyper momentum=0.9,neste
 plan adamw-classes mixed --optimizer=adamw "${groups[@]}" \
   --class '^matrix$:O0' --class '^(row|square)$:O2' \
   --class '^vector$:weight=bf16,master=f32,grad=e4m3,first_moment=e4m3,second_moment=f16/delayed-2'
+
+# For more than one rank: a session by itself refuses these.
+for policy in none fsdp2; do
+  plan sharded/sharded-$policy mixed --optimizer=adamw "${groups[@]}" \
+    --shard=$policy --ranks=3
+done
 
 # Worked examples.
 worked=weight=f32,master=none,grad=f32,second_moment=f16

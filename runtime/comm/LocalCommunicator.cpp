@@ -157,12 +157,12 @@ public:
 
   Status allReduce(std::vector<uint64_t> &values,
                    Reduction reduction) override {
+    std::vector<uint64_t> result(values.size());
     MSAMP_RETURN_IF_ERROR(meeting->begin(
         ownRank,
         {reduction == Reduction::Sum ? "all_reduce sum" : "all_reduce max",
          values.size(), values.data()}));
     Status status = checkSizes(values.size());
-    std::vector<uint64_t> result(values.size());
     for (unsigned other = 0; status.ok() && other < size(); ++other) {
       auto *theirs = static_cast<const uint64_t *>(meeting->offer(other).data);
       for (size_t index = 0; index < result.size(); ++index)

@@ -149,27 +149,30 @@ private:
 
   void sayFarewell(const Farewell &farewell) {
     // Kept for as long as MPI may read it.
-    static std::deque<Farewell> said;
+    static auto &said = *new std::deque<Farewell>;
     said.push_back(farewell);
     for (int other = 0; other < numRanks; ++other) {
       if (other == ownRank)
         continue;
-      MPI_Request request;
-      MPI_Isend(&said.back(), sizeof(Farewell), MPI_BYTE, other, 0, farewells,
-                &request);
-      MPI_Request_free(&request);
+      MPI_Request request = MPI_REQUEST_NULL;
+      if (MPI_Isend(&said.back(), sizeof(Farewell), MPI_BYTE, other, 0,
+                    farewells, &request) == MPI_SUCCESS &&
+          request != MPI_REQUEST_NULL)
+        MPI_Request_free(&request);
     }
   }
 
   void readFarewells() {
-    for (int isThere = 1; isThere;) {
+    for (;;) {
+      int isThere = 0;
       MPI_Status status;
-      MPI_Iprobe(MPI_ANY_SOURCE, 0, farewells, &isThere, &status);
-      if (!isThere)
-        return;
       Farewell farewell{};
-      MPI_Recv(&farewell, sizeof(farewell), MPI_BYTE, status.MPI_SOURCE, 0,
-               farewells, MPI_STATUS_IGNORE);
+      if (MPI_Iprobe(MPI_ANY_SOURCE, 0, farewells, &isThere, &status) !=
+              MPI_SUCCESS ||
+          !isThere ||
+          MPI_Recv(&farewell, sizeof(farewell), MPI_BYTE, status.MPI_SOURCE, 0,
+                   farewells, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+        return;
       hasLeft[static_cast<size_t>(status.MPI_SOURCE)] = 1;
       if (farewell.isFailure && failure.empty()) {
         failure = farewell.reason;
@@ -182,7 +185,13 @@ private:
   struct Requests {
     std::vector<MPI_Request> handles;
     std::vector<unsigned> peers;
+    int unreachable = -1; // a rank with which MPI failed
 
+    /// Notes how starting the last request went.
+    void check(int result) {
+      if (result != MPI_SUCCESS)
+        unreachable = static_cast<int>(peers.back());
+    }
     MPI_Request *add(unsigned peer) {
       peers.push_back(peer);
       handles.push_back(MPI_REQUEST_NULL);
@@ -210,13 +219,16 @@ private:
     for (;;) {
       // Each by itself: a request that is done tells so by its handle.
       bool isDone = true;
-      for (MPI_Request &handle : requests.handles) {
+      for (size_t index = 0; index < requests.handles.size(); ++index) {
         int hasCome = 0;
-        if (MPI_Test(&handle, &hasCome, MPI_STATUS_IGNORE) != MPI_SUCCESS)
-          return fail(std::string("MPI fails in ") + call + " on rank " +
-                      std::to_string(ownRank));
+        if (MPI_Test(&requests.handles[index], &hasCome, MPI_STATUS_IGNORE) !=
+            MPI_SUCCESS)
+          requests.unreachable = static_cast<int>(requests.peers[index]);
         isDone &= hasCome != 0;
       }
+      if (requests.unreachable >= 0)
+        return fail("rank " + std::to_string(requests.unreachable) +
+                    " cannot be reached in " + call);
       if (isDone)
         return {};
       // What a rank sent before it left has come by now.
@@ -264,10 +276,10 @@ private:
         continue;
       }
       auto peer = static_cast<int>(other);
-      MPI_Irecv(&(*in)[other], sizeof(Greeting), MPI_BYTE, peer, greetingTag,
-                calls, requests.add(other));
-      MPI_Isend(&greeting, sizeof(Greeting), MPI_BYTE, peer, greetingTag, calls,
-                requests.add(other));
+      requests.check(MPI_Irecv(&(*in)[other], sizeof(Greeting), MPI_BYTE, peer,
+                               greetingTag, calls, requests.add(other)));
+      requests.check(MPI_Isend(&greeting, sizeof(Greeting), MPI_BYTE, peer,
+                               greetingTag, calls, requests.add(other)));
     }
     if (Status status = wait(call, requests); !status.ok()) {
       greetings.push_back(out);
@@ -319,14 +331,16 @@ private:
       }
       auto peer = static_cast<int>(other);
       for (size_t from = 0; from < incoming; from += messageBytes) {
-        MPI_Irecv(bytesOf(in[other]) + from,
-                  static_cast<int>(std::min(messageBytes, incoming - from)),
-                  MPI_BYTE, peer, dataTag, calls, requests.add(other));
+        requests.check(
+            MPI_Irecv(bytesOf(in[other]) + from,
+                      static_cast<int>(std::min(messageBytes, incoming - from)),
+                      MPI_BYTE, peer, dataTag, calls, requests.add(other)));
       }
       for (size_t from = 0; from < outgoing; from += messageBytes) {
-        MPI_Isend(bytesOf(out[other]) + from,
-                  static_cast<int>(std::min(messageBytes, outgoing - from)),
-                  MPI_BYTE, peer, dataTag, calls, requests.add(other));
+        requests.check(
+            MPI_Isend(bytesOf(out[other]) + from,
+                      static_cast<int>(std::min(messageBytes, outgoing - from)),
+                      MPI_BYTE, peer, dataTag, calls, requests.add(other)));
       }
     }
     if (Status status = wait(call, requests); !status.ok()) {
@@ -353,12 +367,11 @@ private:
   std::vector<char> hasLeft;
   std::string failure;
   /// Memory that MPI may still use after a call has failed.
-  static std::deque<std::vector<uint64_t>> graveyard;
-  static std::deque<std::shared_ptr<std::vector<Greeting>>> greetings;
+  std::deque<std::vector<uint64_t>> &graveyard =
+      *new std::deque<std::vector<uint64_t>>;
+  std::deque<std::shared_ptr<std::vector<Greeting>>> &greetings =
+      *new std::deque<std::shared_ptr<std::vector<Greeting>>>;
 };
-
-std::deque<std::vector<uint64_t>> MpiCommunicator::graveyard;
-std::deque<std::shared_ptr<std::vector<Greeting>>> MpiCommunicator::greetings;
 
 } // namespace
 

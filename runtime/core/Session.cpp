@@ -415,8 +415,8 @@ Status Session::checkRange(const PlanTensor &tensor, size_t role,
             storage.dtype, encode(storage.dtype, values[i], storage.saturate))))
       return invalidArgument("parameter '" + tensor.name + "' is " +
                              std::to_string(values[i]) + " at element " +
-                             std::to_string(i) + ", too large for " +
-                             Plan::describe(storage));
+                             std::to_string(tensor.first + i) +
+                             ", too large for " + Plan::describe(storage));
   return {};
 }
 
@@ -451,7 +451,7 @@ Status Session::initialize(const std::string &name, const float *param,
     if (!std::isfinite(param[i]))
       return invalidArgument("parameter '" + name + "' is " +
                              std::to_string(param[i]) + " at element " +
-                             std::to_string(i));
+                             std::to_string(tensor.first + i));
   // As a step does it: the weight comes from the master as stored. All is
   // checked before anything is written.
   HostView view(*this, index);

@@ -522,15 +522,19 @@ Status ShardedSession::run(double gradScale, StepReport &report) {
   std::string overflowTensor = report.overflowTensor;
   if (foundInf == 0)
     MSAMP_RETURN_IF_ERROR(reduceGradients());
-  // What stops the own part now may stop it half way.
+  // Whatever ends this early leaves ranks apart.
   isPoisoned = true;
-  MSAMP_RETURN_IF_ERROR(stop(own->run(gradScale, report)));
-  if (!report.applied) {
-    isPoisoned = false;
-    if (!overflowTensor.empty())
-      report.overflowTensor = overflowTensor;
-    return findOverflow(report);
+  StepReport found;
+  Status status = own->run(gradScale, found);
+  if (!status.ok()) {
+    isPoisoned = own->poisoned();
+    return stop(std::move(status));
   }
+  report = found;
+  if (!report.applied && !overflowTensor.empty())
+    report.overflowTensor = overflowTensor;
+  if (!report.applied)
+    MSAMP_RETURN_IF_ERROR(findOverflow(report));
   MSAMP_RETURN_IF_ERROR(gatherWeights());
   isPoisoned = false;
   return {};
@@ -552,16 +556,26 @@ Status ShardedSession::findOverflow(StepReport &report) {
     if (!std::isfinite(value))
       note = {static_cast<int64_t>(i), value, 1};
   }
-  std::vector<OverflowNote> all(comm->size());
-  MSAMP_RETURN_IF_ERROR(comm->allGather(&note, sizeof(note), all.data()));
+  // Finite as they travel, but not so summed or without the loss scale.
+  OverflowNote meanNote{-1, report.overflowValue, 0};
+  if (report.overflowIndex >= 0)
+    meanNote = {report.overflowIndex +
+                    static_cast<int64_t>(ownPlan->tensors[tensor].first),
+                report.overflowValue, 1};
+  const OverflowNote notes[] = {note, meanNote};
+  std::vector<OverflowNote> all(2 * comm->size());
+  MSAMP_RETURN_IF_ERROR(comm->allGather(notes, sizeof(notes), all.data()));
   report.overflowIndex = -1;
   report.overflowValue = HUGE_VALF;
-  for (unsigned rank = 0; rank < all.size(); ++rank)
-    if (all[rank].isFound) {
-      report.overflowIndex = all[rank].index;
-      report.overflowValue = all[rank].value;
-      report.overflowRank = static_cast<int>(rank);
-      break;
+  for (size_t ofMean : {0, 1})
+    for (unsigned rank = 0; rank < comm->size(); ++rank) {
+      const OverflowNote &theirs = all[2 * rank + ofMean];
+      if (!theirs.isFound)
+        continue;
+      report.overflowIndex = theirs.index;
+      report.overflowValue = theirs.value;
+      report.overflowRank = ofMean ? -1 : static_cast<int>(rank);
+      return {};
     }
   return {};
 }
@@ -598,6 +612,8 @@ Status ShardedSession::saveSharded(const std::string &folder) {
   uint64_t content = 0xCBF29CE484222325;
   addToHash(content, metadata["msamp.fingerprints"].data(),
             metadata["msamp.fingerprints"].size());
+  // Another policy has other parts of the same state.
+  addToHash(content, plan->digest.data(), plan->digest.size());
   std::vector<std::string> names;
   unsigned writers = isSplit() ? comm->size() : 1;
   for (unsigned rank = 0; rank < writers; ++rank) {
@@ -649,13 +665,17 @@ ShardedSession::describeShards(const std::vector<std::string> &names) const {
 void ShardedSession::removeOthers(const std::string &folder,
                                   const std::vector<std::string> &names) {
   static const std::regex part("[0-9a-f]{16}-[0-9]+-of-[0-9]+\\.safetensors");
-  std::error_code error;
-  for (const auto &entry : std::filesystem::directory_iterator(folder, error)) {
-    std::string name = entry.path().filename();
+  std::error_code error, ignored;
+  std::vector<std::filesystem::path> others;
+  for (std::filesystem::directory_iterator at(folder, error), end;
+       !error && at != end; at.increment(error)) {
+    std::string name = at->path().filename();
     if (std::regex_match(name, part) &&
         std::find(names.begin(), names.end(), name) == names.end())
-      std::filesystem::remove(entry.path(), error);
+      others.push_back(at->path());
   }
+  for (const std::filesystem::path &path : others)
+    std::filesystem::remove(path, ignored);
 }
 
 Status ShardedSession::save(const std::string &path) {

@@ -48,6 +48,11 @@ Status StateFile::openShards(const std::string &folder) {
     try {
       tensor.dtype = entry.at("dtype").get<std::string>();
       tensor.shape = entry.at("shape").get<std::vector<int64_t>>();
+      for (const Json &range : entry.at("ranges"))
+        for (const Json &number : range)
+          if (!number.is_number_unsigned())
+            return corrupt("has " + number.dump() + " in a range of '" + name +
+                           "'");
       auto ranges =
           entry.at("ranges").get<std::vector<std::vector<uint64_t>>>();
       if (ranges.size() != shards.size())
@@ -63,8 +68,12 @@ Status StateFile::openShards(const std::string &folder) {
         const SafetensorsView *view = shards[shard].find(name);
         if (!view)
           return missing(shards[shard], name);
-        MSAMP_RETURN_IF_ERROR(checkView(shards[shard], *view, tensor.dtype,
-                                        {static_cast<int64_t>(count)}));
+        if (view->dtype != tensor.dtype ||
+            view->shape != std::vector<int64_t>{static_cast<int64_t>(count)})
+          return corrupt("gives '" + name + "' " + std::to_string(count) +
+                         " elements of " + tensor.dtype + " in " +
+                         shards[shard].path() + ", which has " + view->dtype +
+                         " of shape " + Json(view->shape).dump());
         tensor.pieces.push_back({first, count, view->data});
       }
     } catch (const Json::exception &error) {

@@ -188,9 +188,10 @@ static constexpr char stepPlace[] = "{step}", rankPlace[] = "{rank}";
 
 static void replace(std::string &text, const std::string &place,
                     uint64_t value) {
-  size_t position = text.find(place);
-  if (position != std::string::npos)
-    text.replace(position, place.size(), std::to_string(value));
+  std::string number = std::to_string(value);
+  for (size_t at = 0; (at = text.find(place, at)) != std::string::npos;
+       at += number.size())
+    text.replace(at, place.size(), number);
 }
 
 std::string Options::gradPath(uint64_t step, unsigned rank) const {
@@ -200,7 +201,7 @@ std::string Options::gradPath(uint64_t step, unsigned rank) const {
   return path;
 }
 
-uint64_t Options::numSteps() const {
+uint64_t Options::numSteps(unsigned rank) const {
   if (steps)
     return *steps;
   if (grads.size() > 1 || grads[0].find(stepPlace) == std::string::npos)
@@ -208,7 +209,7 @@ uint64_t Options::numSteps() const {
   // A pattern: as many steps as there are files from 1 on; one, whose error
   // will name the file, if there are none.
   uint64_t count = 0;
-  while (::access(gradPath(count + 1).c_str(), F_OK) == 0)
+  while (::access(gradPath(count + 1, rank).c_str(), F_OK) == 0)
     ++count;
   return count ? count : 1;
 }

@@ -38,8 +38,8 @@ struct Options {
   /// Path of the gradients of step `step`, counted from 1 in this run, of
   /// `rank`; files of a list repeat when there are more steps.
   std::string gradPath(uint64_t step, unsigned rank = 0) const;
-  /// Steps to run: --steps, or the number of gradient files.
-  uint64_t numSteps() const;
+  /// Steps to run: --steps, or the number of gradient files, of `rank`.
+  uint64_t numSteps(unsigned rank = 0) const;
 };
 
 extern const char usage[];

@@ -8,10 +8,27 @@
 #include <cstdio>
 #include <new>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 using namespace msamp;
 using namespace msamp::rt;
+
+/// Each rank counts its own files.
+static Status agreeOnSteps(Communicator &comm, const Options &options,
+                           uint64_t &numSteps) {
+  numSteps = options.numSteps(comm.rank());
+  std::vector<uint64_t> all(comm.size());
+  MSAMP_RETURN_IF_ERROR(
+      comm.allGather(&numSteps, sizeof(numSteps), all.data()));
+  for (unsigned rank = 1; rank < comm.size(); ++rank)
+    if (all[rank] != all[0])
+      return invalidArgument("rank " + std::to_string(rank) +
+                             " has gradients for " + std::to_string(all[rank]) +
+                             " steps, but rank 0 for " +
+                             std::to_string(all[0]));
+  return {};
+}
 
 /// Initial state, steps and the saved file of one rank.
 static Status runSteps(ShardedSession &session, const Options &options,
@@ -32,7 +49,9 @@ static Status runSteps(ShardedSession &session, const Options &options,
       if (report)
         std::printf("note: %s\n", note.c_str());
   }
-  uint64_t numSteps = options.numSteps();
+  uint64_t numSteps = 0;
+  MSAMP_RETURN_IF_ERROR(
+      agreeOnSteps(session.communicator(), options, numSteps));
   for (uint64_t step = 1; step <= numSteps; ++step) {
     SafetensorsFile grads;
     MSAMP_RETURN_IF_ERROR(
@@ -115,8 +134,16 @@ Status msamp::rt::runRanks(const std::shared_ptr<const Plan> &plan,
     }
   };
   std::vector<std::thread> threads;
-  for (unsigned rank = 1; rank < ranks; ++rank)
-    threads.emplace_back(work, rank);
+  try {
+    for (unsigned rank = 1; rank < ranks; ++rank)
+      threads.emplace_back(work, rank);
+  } catch (const std::system_error &error) {
+    auto missing = static_cast<unsigned>(threads.size()) + 1;
+    statuses[missing] = {StatusCode::OutOfMemory,
+                         "there is no thread for rank " +
+                             std::to_string(missing) + ": " + error.what()};
+    communicators[missing]->abort(statuses[missing].message());
+  }
   work(0);
   for (std::thread &thread : threads)
     thread.join();

@@ -34,7 +34,7 @@ std::vector<std::filesystem::path> findPlans() {
 #ifdef MSAMP_TEST_PLANS
   std::error_code ignored;
   for (auto &entry :
-       std::filesystem::directory_iterator(MSAMP_TEST_PLANS, ignored))
+       std::filesystem::recursive_directory_iterator(MSAMP_TEST_PLANS, ignored))
     if (entry.path().extension() == ".msplan")
       paths.push_back(entry.path());
   std::sort(paths.begin(), paths.end());
@@ -557,6 +557,29 @@ TEST_P(PlanReader, PtxWithoutItsZeroByteIsRefused) {
   }
   if (!checked)
     GTEST_SKIP() << "the plan has no PTX";
+}
+
+TEST_P(PlanReader, MalformedShardingIsRefused) {
+  size_t offset = find(SectionKind::Shardings).offset;
+  if (find(SectionKind::Shardings).size == 0)
+    GTEST_SKIP() << "the plan is for one process";
+  for (uint32_t policy : {plan::kLastShardingPolicy + 1, 0xFFFFFFFFu})
+    expectRefused(offset + offsetof(plan::Sharding, policy), policy,
+                  "does not know");
+  for (uint32_t ranks : {0u, 65537u, 0xFFFFFFFFu})
+    expectRefused(offset + offsetof(plan::Sharding, ranks), ranks,
+                  "expected 1 to 65536");
+  // A gradient cannot be absent, and what travels has no history.
+  size_t wires = find(SectionKind::Wires).offset;
+  expectRefused(wires + offsetof(plan::Storage, dtype), plan::DType::None,
+                "role 'grad' has an impossible format");
+  expectRefused(wires + offsetof(plan::Storage, scaling),
+                plan::Scaling::Bounded, "");
+  // Means are f32.
+  size_t grad = Plan::roleIndex(plan::RoleKind::Grad) * sizeof(plan::Storage);
+  expectRefused(find(SectionKind::Storages).offset + grad +
+                    offsetof(plan::Storage, dtype),
+                plan::DType::BF16, "a mean gradient is not f32");
 }
 
 TEST_P(PlanReader, InspectKernelsAreForDevices) {
