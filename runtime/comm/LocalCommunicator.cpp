@@ -255,6 +255,7 @@ msamp::rt::createLocalCommunicators(unsigned numRanks,
                                     std::chrono::milliseconds deadline) {
   auto meeting = std::make_shared<Meeting>(numRanks, deadline);
   std::vector<std::unique_ptr<Communicator>> result;
+  result.reserve(numRanks);
   for (unsigned rank = 0; rank < numRanks; ++rank)
     result.push_back(std::make_unique<LocalCommunicator>(meeting, rank));
   return result;

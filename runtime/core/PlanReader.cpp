@@ -309,6 +309,7 @@ private:
     MSAMP_RETURN_IF_ERROR(
         readArray(plan::SectionKind::Dimensions, "dimensions", dimensions));
     std::set<std::string> fileNames;
+    uint64_t total = 0;
     for (const plan::Tensor &entry : tensors) {
       PlanTensor tensor;
       MSAMP_RETURN_IF_ERROR(readString(entry.name, tensor.name));
@@ -332,6 +333,9 @@ private:
         return corrupt("tensor '" + tensor.name + "' has " +
                        std::to_string(elements) + " elements, but says " +
                        std::to_string(entry.num_elements));
+      total += entry.num_elements;
+      if (total > INT64_MAX / 8)
+        return corrupt("has more elements than memory can hold");
       tensor.numElements = tensor.wholeElements = entry.num_elements;
       tensor.wholeShape = tensor.shape;
       addBuffers(tensor);

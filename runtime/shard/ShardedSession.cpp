@@ -319,6 +319,7 @@ Status ShardedSession::reduceGradients() {
   }
   MSAMP_RETURN_IF_ERROR(flush());
   std::vector<uint64_t> amaxes;
+  amaxes.reserve(meanAmaxes.size());
   for (float amax : meanAmaxes)
     amaxes.push_back(bitsOf(amax));
   MSAMP_RETURN_IF_ERROR(comm->allReduce(amaxes, Reduction::Max));
@@ -350,6 +351,7 @@ Status ShardedSession::reducePieces(const std::vector<Piece> &pieces) {
   size_t at = 0;
   for (const Piece &piece : pieces) {
     std::vector<const std::byte *> parts;
+    parts.reserve(arrived.size());
     for (const std::vector<std::byte> &bytes : arrived)
       parts.push_back(bytes.data() + at);
     average(piece, parts);

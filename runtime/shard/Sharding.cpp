@@ -35,10 +35,12 @@ void shardRows(const Shapes &shapes, Ranges &ranges) {
     // A scalar is one row.
     uint64_t rows = shape.empty() ? 1 : static_cast<uint64_t>(shape[0]);
     uint64_t count = countElements(shape);
-    uint64_t share =
-        rows == 0 ? 0 : divideUp(rows, ranges.size()) * (count / rows);
-    for (size_t rank = 0; rank < ranges.size(); ++rank)
-      ranges[rank][tensor] = intersect(rank * share, share, count);
+    uint64_t share = divideUp(rows, ranges.size());
+    uint64_t rowElements = rows == 0 ? 0 : count / rows;
+    for (size_t rank = 0; rank < ranges.size(); ++rank) {
+      ShardRange own = intersect(rank * share, share, rows);
+      ranges[rank][tensor] = {own.first * rowElements, own.count * rowElements};
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/Plan.h"
 #include "core/Session.h"
+#include "shard/Sharding.h"
 
 #include <gtest/gtest.h>
 
@@ -145,6 +146,8 @@ void parseAndUse(const Bytes &bytes) {
   ASSERT_NE(plan, nullptr);
   EXPECT_TRUE(isInOrder(*plan, plan->scalars));
   EXPECT_TRUE(isInOrder(*plan, plan->body));
+  if (plan->sharding)
+    plan = makeRankPlan(*plan, plan->sharding->ranks - 1);
   SessionOptions options;
   options.backend = "reference";
   std::unique_ptr<Session> session;
