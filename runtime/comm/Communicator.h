@@ -10,6 +10,7 @@
 
 #include "core/Status.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +22,11 @@ namespace msamp::rt {
 
 enum class Reduction { Sum, Max };
 
+/// Combines two values of an all-reduce.
+inline uint64_t combine(Reduction reduction, uint64_t left, uint64_t right) {
+  return reduction == Reduction::Sum ? left + right : std::max(left, right);
+}
+
 /// A piece of memory that is sent.
 struct ConstSpan {
   const void *data;
@@ -31,6 +37,14 @@ struct Span {
   void *data;
   size_t size;
 };
+
+/// Bytes of all of `spans`.
+template <typename Spans> size_t totalSize(const Spans &spans) {
+  size_t total = 0;
+  for (const auto &span : spans)
+    total += span.size;
+  return total;
+}
 
 class Communicator {
 public:

@@ -166,9 +166,7 @@ public:
     for (unsigned other = 0; status.ok() && other < size(); ++other) {
       auto *theirs = static_cast<const uint64_t *>(meeting->offer(other).data);
       for (size_t index = 0; index < result.size(); ++index)
-        result[index] = reduction == Reduction::Sum
-                            ? result[index] + theirs[index]
-                            : std::max(result[index], theirs[index]);
+        result[index] = combine(reduction, result[index], theirs[index]);
     }
     status = finish(std::move(status));
     // Not before all have read what was there.
@@ -213,17 +211,12 @@ private:
 
   Status copy(const std::vector<ConstSpan> &from, const std::vector<Span> &to,
               unsigned sender) {
-    auto total = [](const auto &spans) {
-      size_t sum = 0;
-      for (const auto &span : spans)
-        sum += span.size;
-      return sum;
-    };
-    if (total(from) != total(to))
+    if (totalSize(from) != totalSize(to))
       return invalidArgument("rank " + std::to_string(sender) + " sends " +
-                             std::to_string(total(from)) + " bytes to rank " +
-                             std::to_string(ownRank) + ", which expects " +
-                             std::to_string(total(to)));
+                             std::to_string(totalSize(from)) +
+                             " bytes to rank " + std::to_string(ownRank) +
+                             ", which expects " +
+                             std::to_string(totalSize(to)));
     size_t source = 0, sourceAt = 0, target = 0, targetAt = 0;
     while (source < from.size() && target < to.size()) {
       size_t part =

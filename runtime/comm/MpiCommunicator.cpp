@@ -100,12 +100,9 @@ public:
     MSAMP_RETURN_IF_ERROR(transfer(call, send, receive));
     for (size_t index = 0; index < values.size(); ++index) {
       values[index] = all[index];
-      for (unsigned other = 1; other < size(); ++other) {
-        uint64_t theirs = all[other * values.size() + index];
-        values[index] = reduction == Reduction::Sum
-                            ? values[index] + theirs
-                            : std::max(values[index], theirs);
-      }
+      for (unsigned other = 1; other < size(); ++other)
+        values[index] = combine(reduction, values[index],
+                                all[other * values.size() + index]);
     }
     return {};
   }
@@ -114,8 +111,8 @@ public:
                   const std::vector<std::vector<Span>> &receive) override {
     std::vector<uint64_t> sizes, expected;
     for (unsigned other = 0; other < size(); ++other) {
-      sizes.push_back(total(send[other]));
-      expected.push_back(total(receive[other]));
+      sizes.push_back(totalSize(send[other]));
+      expected.push_back(totalSize(receive[other]));
     }
     MSAMP_RETURN_IF_ERROR(greet("exchange", sizes, expected));
     return transfer("exchange", send, receive);
@@ -128,13 +125,6 @@ public:
   }
 
 private:
-  template <typename Spans> static size_t total(const Spans &spans) {
-    size_t sum = 0;
-    for (const auto &span : spans)
-      sum += span.size;
-    return sum;
-  }
-
   Status fail(const std::string &reason) {
     if (!failure.empty())
       return {StatusCode::Aborted, failure};
@@ -322,7 +312,8 @@ private:
       return reinterpret_cast<char *>(words.data());
     };
     for (unsigned other = 0; other < size(); ++other) {
-      size_t outgoing = total(send[other]), incoming = total(receive[other]);
+      size_t outgoing = totalSize(send[other]),
+             incoming = totalSize(receive[other]);
       out[other].resize((outgoing + 7) / 8);
       in[other].resize((incoming + 7) / 8);
       char *at = bytesOf(out[other]);

@@ -132,8 +132,8 @@ ShardedSession::ShardedSession(std::shared_ptr<const Plan> planArgument,
       comm(std::move(communicator)), states(ownPlan),
       ranges(shardTensors(*plan)), gradients(plan->tensors.size()),
       scaleInvs(comm->size(), std::vector<float>(plan->tensors.size())),
-      means(plan->tensors.size()), meanAmaxes(plan->tensors.size()),
-      weights(plan->tensors.size()) {}
+      means(plan->tensors.size()), boundMeans(plan->tensors.size()),
+      meanAmaxes(plan->tensors.size()), weights(plan->tensors.size()) {}
 
 ShardedSession::~ShardedSession() = default;
 
@@ -458,9 +458,7 @@ Status ShardedSession::agree(double gradScale, StepReport &report) {
   }
   for (unsigned rank = 1; rank < comm->size(); ++rank) {
     RankNote theirs = noteOf(rank);
-    if (bitsOf(static_cast<float>(theirs.gradScale)) !=
-            bitsOf(static_cast<float>(first.gradScale)) ||
-        theirs.gradScale != first.gradScale)
+    if (theirs.gradScale != first.gradScale)
       return invalidArgument(
           name(rank) + " has grad_scale " + std::to_string(theirs.gradScale) +
           ", but rank 0 has " + std::to_string(first.gradScale));
@@ -495,6 +493,29 @@ Status ShardedSession::agree(double gradScale, StepReport &report) {
   return {};
 }
 
+/// Tells the own part which tensors take part in the next step; most steps say
+/// what the one before did.
+Status ShardedSession::bindMeans() {
+  for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
+    const PlanTensor &entry = ownPlan->tensors[tensor];
+    bool takesPart = gradients[tensor].payload || entry.wholeElements == 0;
+    if (boundMeans[tensor] == takesPart)
+      continue;
+    const PlanBuffer &grad = *entry.findBuffer("grad");
+    // An empty part has an address, too.
+    static float nothing;
+    float *mean = means[tensor].empty() ? &nothing : means[tensor].data();
+    MSAMP_RETURN_IF_ERROR(own->bind(entry.name, "grad",
+                                    takesPart ? mean : nullptr, grad.dtype,
+                                    grad.shape, grad.byteSize));
+    MSAMP_RETURN_IF_ERROR(own->bind(entry.name, "grad.amax",
+                                    &meanAmaxes[tensor], "F32", {},
+                                    sizeof(float)));
+    boundMeans[tensor] = takesPart;
+  }
+  return {};
+}
+
 Status ShardedSession::run(double gradScale, StepReport &report) {
   ScopedFpEnvironment environment;
   report = {};
@@ -502,24 +523,7 @@ Status ShardedSession::run(double gradScale, StepReport &report) {
     return {StatusCode::Poisoned,
             "an earlier step failed half way; make a new session and load the "
             "state again"};
-  MSAMP_RETURN_IF_ERROR(stop([&]() -> Status {
-    // Binding says which tensors take part.
-    for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
-      const PlanTensor &entry = ownPlan->tensors[tensor];
-      const PlanBuffer &grad = *entry.findBuffer("grad");
-      bool takesPart = gradients[tensor].payload || entry.wholeElements == 0;
-      // An empty part has an address, too.
-      static float nothing;
-      float *mean = means[tensor].empty() ? &nothing : means[tensor].data();
-      MSAMP_RETURN_IF_ERROR(own->bind(entry.name, "grad",
-                                      takesPart ? mean : nullptr, grad.dtype,
-                                      grad.shape, grad.byteSize));
-      MSAMP_RETURN_IF_ERROR(own->bind(entry.name, "grad.amax",
-                                      &meanAmaxes[tensor], "F32", {},
-                                      sizeof(float)));
-    }
-    return {};
-  }()));
+  MSAMP_RETURN_IF_ERROR(stop(bindMeans()));
   MSAMP_RETURN_IF_ERROR(agree(gradScale, report));
   std::string overflowTensor = report.overflowTensor;
   if (foundInf == 0)

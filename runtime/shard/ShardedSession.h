@@ -18,6 +18,7 @@
 #include "state/StateStore.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -82,6 +83,7 @@ private:
   };
 
   Status agreeOnPlan();
+  Status bindMeans();
   Status agree(double gradScale, StepReport &report);
   ShardRange rangeOf(const Piece &piece, unsigned rank) const;
   Status reduceGradients();
@@ -108,7 +110,9 @@ private:
   std::vector<Gradient> gradients;
   std::vector<std::vector<float>> scaleInvs; // [rank][tensor]
   std::vector<std::vector<float>> means; // [tensor], of this rank's elements
-  std::vector<float> meanAmaxes;         // [tensor]
+  std::vector<std::optional<bool>>
+      boundMeans;                // [tensor], whether it takes part
+  std::vector<float> meanAmaxes; // [tensor]
   std::vector<std::vector<std::byte>> weights; // [tensor]
   float foundInf = 0;
   bool isPoisoned = false;

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <sys/stat.h>
 
 using namespace msamp::rt;
 using Json = nlohmann::ordered_json;
@@ -14,8 +14,8 @@ using Json = nlohmann::ordered_json;
 Status StateFile::open(const std::string &path, StateFile &result) {
   result = {};
   result.filePath = path;
-  struct stat info{};
-  bool isFolder = ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+  std::error_code ignored;
+  bool isFolder = std::filesystem::is_directory(path, ignored);
   MSAMP_RETURN_IF_ERROR(SafetensorsFile::open(
       isFolder ? path + "/" + indexName : path, result.file));
   return isFolder ? result.openShards(path) : Status();

@@ -41,8 +41,10 @@ struct StepToCUDAOptions : ShardingOptions<StepToCUDAOptions> {
                                llvm::cl::init("auto")};
   Option<bool> withCPU{*this, "with-cpu", llvm::cl::desc("Make CPU code too"),
                        llvm::cl::init(false)};
+  Option<bool> fastMath{*this, "fast-math",
+                        llvm::cl::desc("Approximate division and square root"),
+                        llvm::cl::init(false)};
   // See convert-msamp-to-gpu; 0 is the tuned value.
-  Option<bool> fastMath{*this, "fast-math", llvm::cl::init(false)};
   Option<unsigned> accessBytes{*this, "access-bytes", llvm::cl::init(0)};
   Option<unsigned> threads{*this, "threads", llvm::cl::init(0)};
   Option<unsigned> blocksPerSM{*this, "blocks-per-sm", llvm::cl::init(0)};
