@@ -50,17 +50,19 @@ if shutil.which("ptxas"):
     for chip in ("sm_100", "sm_120"):
         if f"'{chip}'" in known:
             config.available_features.add(f"ptxas-{chip}")
-# A GPU whose driver starts; in a process of its own, for drivers outlive a fork badly.
-if subprocess.run(
-        [sys.executable, "-c",
-         "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); "
-         "count = ctypes.c_int(); "
-         "assert cuda.cuInit(0) == 0; "
-         "assert cuda.cuDeviceGetCount(ctypes.byref(count)) == 0; "
-         "assert count.value > 0"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        check=False).returncode == 0:
+# GPUs whose driver starts; in a process of its own, for drivers outlive a fork badly.
+gpus = subprocess.run(
+    [sys.executable, "-c",
+     "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); "
+     "count = ctypes.c_int(); "
+     "assert cuda.cuInit(0) == 0; "
+     "assert cuda.cuDeviceGetCount(ctypes.byref(count)) == 0; "
+     "print(count.value)"],
+    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+if gpus.returncode == 0 and int(gpus.stdout) > 0:
     config.available_features.add("cuda")
+if gpus.returncode == 0 and int(gpus.stdout) > 1:
+    config.available_features.add("cuda-2")
 # Ranks over MPI: built here, and started as many as asked for, whoever we are.
 if shutil.which("mpirun") and os.path.exists(
         os.path.join(config.msamp_obj_root, "lib", "libmsamp_mpi.so")):

@@ -9,6 +9,7 @@ gigabytes and takes kilobytes of disk. --shapes prints {name: shape} as JSON,
 for peers that should step the same tensors. Workloads:
 
   flat         one matrix of 2^28 elements
+  flat-2^30    one matrix of 2^30 elements
   gpt-1.3b     a GPT-3 of 1.3 billion parameters, the output tied to wte
   llama-8b-8   what one of 8 ranks has of Llama-3-8B split along dimension 0
   small-10000  10,000 small matrices, where launches and tables count
@@ -24,6 +25,10 @@ import safetensors_io
 
 def flat():
     return {"w": (16384, 16384)}
+
+
+def flat_2_30():
+    return {"w": (32768, 32768)}
 
 
 def gpt_1_3b():
@@ -62,7 +67,8 @@ def small_10000():
     return {f"t{i}": (64, 33 + i % 64) for i in range(10000)}
 
 
-WORKLOADS = {"flat": flat, "gpt-1.3b": gpt_1_3b, "llama-8b-8": llama_8b_8,
+WORKLOADS = {"flat": flat, "flat-2^30": flat_2_30,
+             "gpt-1.3b": gpt_1_3b, "llama-8b-8": llama_8b_8,
              "small-10000": small_10000}
 
 

@@ -12,78 +12,20 @@
 // ways at once. Gradients bring their amax and histories are full, as in
 // training.
 
-#include "core/Formats.h"
-#include "core/Session.h"
-#include "state/StateStore.h"
+#include "BenchDevice.h"
+#include "RandomState.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <dlfcn.h>
-#include <random>
 
 using namespace msamp;
 using namespace msamp::rt;
-
-static void fail(const std::string &message) {
-  std::fprintf(stderr, "msamp-bench-cuda: %s\n", message.c_str());
-  std::exit(1);
-}
-static void check(const Status &status) {
-  if (!status.ok())
-    fail(status.message());
-}
-
-//===----------------------------------------------------------------------===//
-// What the benchmark itself asks of the driver
-//===----------------------------------------------------------------------===//
-
-template <typename... Arguments>
-static void cu(const char *name, Arguments... arguments) {
-  static void *library = ::dlopen("libcuda.so.1", RTLD_NOW);
-  auto entry =
-      library ? reinterpret_cast<int (*)(Arguments...)>(::dlsym(library, name))
-              : nullptr;
-  if (!entry)
-    fail(std::string("no ") + name + " in libcuda.so.1");
-  if (int result = entry(arguments...))
-    fail(std::string(name) + " fails with CUDA error " +
-         std::to_string(result));
-}
+using namespace msamp::bench;
 
 namespace {
-
-/// The device's primary context, a stream and events on it.
-struct Device {
-  void *context = nullptr, *stream = nullptr, *begin = nullptr, *end = nullptr;
-
-  Device() {
-    cu("cuInit", 0u);
-    cu("cuDevicePrimaryCtxRetain", &context, 0);
-    cu("cuCtxSetCurrent", context);
-    cu("cuStreamCreate", &stream, 1u /* non-blocking */);
-    cu("cuEventCreate", &begin, 0u);
-    cu("cuEventCreate", &end, 0u);
-  }
-  size_t freeBytes() const {
-    size_t free = 0, total = 0;
-    cu("cuMemGetInfo_v2", &free, &total);
-    return free;
-  }
-  /// Milliseconds of the device between the begin and end of `work`.
-  template <typename Work> double time(Work work) const {
-    cu("cuStreamSynchronize", stream);
-    cu("cuEventRecord", begin, stream);
-    work();
-    cu("cuEventRecord", end, stream);
-    cu("cuEventSynchronize", end);
-    float milliseconds = 0;
-    cu("cuEventElapsedTime_v2", &milliseconds, begin, end);
-    return static_cast<double>(milliseconds);
-  }
-};
 
 /// A session with memory, filled the same way for the same plan.
 struct Run {
@@ -99,104 +41,15 @@ struct Run {
     check(store.allocate(*session, offload));
     check(session->memory().allocate(plan->tensors.size() * sizeof(float),
                                      gradAmaxes));
-    fill();
+    auto amaxOf = [this](size_t tensor) {
+      float *own = static_cast<float *>(gradAmaxes) + tensor;
+      check(session->bind(plan->tensors[tensor].name, "grad.amax", own, "F32",
+                          {}, sizeof(float)));
+      return own;
+    };
+    bench::RandomState(*session, store, check, amaxOf).fill();
   }
   ~Run() { session->memory().release(gradAmaxes); }
-
-  void write(void *target, const void *source, size_t size) {
-    check(session->memory().copyFromHost(target, source, size));
-  }
-
-  void fill() {
-    std::map<std::pair<size_t, size_t>, std::vector<std::byte>> pools;
-    for (size_t index = 0; index < plan->tensors.size(); ++index) {
-      const PlanTensor &tensor = plan->tensors[index];
-      for (size_t buffer = 0; buffer < tensor.buffers.size(); ++buffer) {
-        const PlanBuffer &info = tensor.buffers[buffer];
-        void *target = store.data(index, buffer);
-        switch (info.kind) {
-        case PlanBuffer::Kind::Payload: {
-          std::vector<std::byte> &pool = pools[{tensor.classIndex, info.role}];
-          if (pool.empty())
-            pool = makePool(tensor.classIndex, info.role);
-          fillPayload(target, pool, info.byteSize, index);
-          break;
-        }
-        case PlanBuffer::Kind::ScaleInv: {
-          float scaleInv = 1.0f / scaleOf(tensor.classIndex, info.role);
-          write(target, &scaleInv, sizeof(scaleInv));
-          break;
-        }
-        case PlanBuffer::Kind::AmaxHistory: {
-          std::vector<float> history(static_cast<size_t>(info.shape[0]),
-                                     spreadOf(info.role) * kLargest);
-          write(target, history.data(), info.byteSize);
-          break;
-        }
-        case PlanBuffer::Kind::GradAmax: {
-          float amax = spreadOf(info.role) * kLargest;
-          auto *own = static_cast<float *>(gradAmaxes) + index;
-          write(own, &amax, sizeof(amax));
-          check(session->bind(tensor.name, info.key, own, info.dtype,
-                              info.shape, info.byteSize));
-          break;
-        }
-        case PlanBuffer::Kind::Step: {
-          int64_t step = 100;
-          write(target, &step, sizeof(step));
-          break;
-        }
-        }
-      }
-    }
-  }
-
-  /// Standard deviations of weights, gradients and moments in mid-training.
-  float spreadOf(size_t role) const {
-    const std::string &name = plan->roles[role].name;
-    if (name == "grad")
-      return 0.01f;
-    if (name == "first_moment")
-      return 0.003f;
-    return name == "second_moment" ? 1e-4f : 0.02f;
-  }
-  float scaleOf(size_t classIndex, size_t role) const {
-    const plan::Storage &storage = plan->storage(classIndex, role);
-    return storage.scaling == plan::Scaling::None
-               ? 1.0f
-               : computeScale(spreadOf(role) * kLargest, 1.0f, storage.dtype);
-  }
-
-  std::vector<std::byte> makePool(size_t classIndex, size_t role) const {
-    const plan::Storage &storage = plan->storage(classIndex, role);
-    constexpr size_t count = 1 << 18;
-    std::vector<std::byte> pool(count * dtypeSize(storage.dtype));
-    std::mt19937 engine(static_cast<unsigned>(role + 1));
-    std::normal_distribution<float> normal;
-    float scale = scaleOf(classIndex, role);
-    for (size_t i = 0; i < count; ++i) {
-      float value = std::clamp(normal(engine), -kLargest, kLargest);
-      if (plan->roles[role].name == "second_moment")
-        value = value * value / kLargest;
-      storeCode(storage.dtype, pool.data(), i,
-                encode(storage.dtype, value * spreadOf(role) * scale,
-                       storage.saturate));
-    }
-    return pool;
-  }
-
-  void fillPayload(void *target, const std::vector<std::byte> &pool,
-                   size_t size, size_t seed) {
-    std::vector<std::byte> bytes(size);
-    size_t from = seed * 1024 % pool.size();
-    for (size_t at = 0; at < size;) {
-      size_t part = std::min(size - at, pool.size() - from);
-      std::memcpy(bytes.data() + at, pool.data() + from, part);
-      at += part;
-      from = 0;
-    }
-    write(target, bytes.data(), size);
-  }
 
   uint64_t fingerprint(bool fromBytes = false) {
     uint64_t sum = 0, value = 0;
@@ -207,14 +60,7 @@ struct Run {
     }
     return sum;
   }
-
-  static constexpr float kLargest = 4.5f; // standard deviations
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 } // namespace
 

@@ -6,6 +6,7 @@
 #ifndef MSAMP_RT_BACKENDS_BACKEND_H
 #define MSAMP_RT_BACKENDS_BACKEND_H
 
+#include "comm/Communicator.h"
 #include "core/Plan.h"
 #include "core/Status.h"
 #include "core/ThreadPool.h"
@@ -82,6 +83,12 @@ struct StepBuffers {
   double *hyper = nullptr;
 };
 
+/// Memory of a rank that the other ranks of a sharded step read and write, by
+/// the plan's tensors: its gradients as they travel, and the weights, whole.
+struct RankWindow {
+  std::vector<std::byte *> gradients, weights;
+};
+
 /// A backend whose tensors are in the memory of a device, which does a whole
 /// step by itself: the host neither reads what it works on nor waits for it.
 class DeviceBackend {
@@ -106,6 +113,18 @@ public:
   virtual Status setHyper(const std::vector<double> &values) = 0;
   virtual Status setGradScale(double gradScale) = 0;
 
+  /// Joins the ranks of a sharded step, of which the backend's plan is one's
+  /// part; `ranges` are elements that each updates, by [rank][tensor]. All
+  /// ranks call it. `comm` outlives the backend.
+  virtual Status join(Communicator &comm,
+                      const std::vector<std::vector<ShardRange>> &ranges,
+                      RankWindow &window) = 0;
+  /// Combines each of `values` with those of the other ranks; see Backend.
+  virtual Status combine(std::vector<uint64_t> &values, bool isSum) = 0;
+  /// The status for an error of ranks that stopped a step.
+  virtual Status describeRankError(plan::DeviceError error, size_t tensor,
+                                   unsigned rank) = 0;
+
   /// Puts one step on the stream.
   virtual Status launch() = 0;
   /// Waits for the stream, and reads how the last step went.
@@ -122,6 +141,9 @@ public:
 /// The plan's kernel on device `device`, on `stream`.
 Status createCudaBackend(std::shared_ptr<const Plan> plan, int device,
                          void *stream, std::unique_ptr<DeviceBackend> &result);
+
+/// Devices that createCudaBackend takes.
+Status countCudaDevices(int &count);
 
 /// The oracle: interprets the plan's reference program, one element at a time.
 Status createReferenceBackend(std::shared_ptr<const Plan> plan,

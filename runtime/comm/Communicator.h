@@ -71,6 +71,25 @@ public:
 
   virtual Status barrier() = 0;
 
+  /// Whether exchangeOnDevice works.
+  virtual bool reachesDevices() const { return false; }
+
+  /// exchange of memory of this rank's device, on `stream`, which it does not
+  /// wait for. Pieces match one by one.
+  virtual Status
+  exchangeOnDevice(const std::vector<std::vector<ConstSpan>> & /*send*/,
+                   const std::vector<std::vector<Span>> & /*receive*/,
+                   void * /*stream*/) {
+    return {StatusCode::Unimplemented,
+            describe() + " does not reach devices' memory"};
+  }
+
+  /// Fails if it is known already that the others' calls will fail.
+  virtual Status check() { return {}; }
+
+  /// How long a call waits for other ranks.
+  virtual std::chrono::milliseconds deadline() const = 0;
+
   /// Tells the others that this rank stops, and why.
   virtual void abort(const std::string &reason) = 0;
 };
@@ -78,6 +97,15 @@ public:
 /// This process's communicator in the MPI job that it is part of.
 Status createMpiCommunicator(std::chrono::milliseconds deadline,
                              std::unique_ptr<Communicator> &result);
+
+/// A rank's communicator over NCCL, on device `device`. Ranks of one process
+/// share an `id` of createNcclId; else it is empty, and NCCL_COMM_ID says where
+/// rank 0 waits for the others.
+Status createNcclCommunicator(unsigned rank, unsigned numRanks, int device,
+                              const std::vector<char> &id,
+                              std::chrono::milliseconds deadline,
+                              std::unique_ptr<Communicator> &result);
+Status createNcclId(std::vector<char> &id);
 
 /// `numRanks` communicators of one process, each for a thread of its own. A
 /// call that waits for longer than `deadline` fails.

@@ -22,6 +22,8 @@ struct Offer {
 /// What the ranks share.
 class Meeting {
 public:
+  const std::chrono::milliseconds deadline;
+
   Meeting(unsigned numRanks, std::chrono::milliseconds deadline)
       : deadline(deadline), offers(numRanks), hasArrived(numRanks),
         hasLeft(numRanks) {}
@@ -64,6 +66,11 @@ public:
     hasLeft[rank] = true;
     if (numArrived > 0)
       (void)failLocked(describeLeft(rank));
+  }
+
+  Status check() {
+    std::lock_guard<std::mutex> lock(mutex);
+    return failure.empty() ? Status() : Status(StatusCode::Aborted, failure);
   }
 
   Status fail(const std::string &reason) {
@@ -120,7 +127,6 @@ private:
                       std::to_string(deadline.count()) + " ms");
   }
 
-  const std::chrono::milliseconds deadline;
   std::vector<Offer> offers;
   std::mutex mutex;
   std::condition_variable wake;
@@ -190,6 +196,11 @@ public:
   Status barrier() override {
     MSAMP_RETURN_IF_ERROR(meeting->begin(ownRank, {"barrier"}));
     return finish({});
+  }
+
+  Status check() override { return meeting->check(); }
+  std::chrono::milliseconds deadline() const override {
+    return meeting->deadline;
   }
 
   void abort(const std::string &reason) override {

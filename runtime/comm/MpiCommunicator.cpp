@@ -47,8 +47,7 @@ void finalize() {
 
 class MpiCommunicator : public Communicator {
 public:
-  explicit MpiCommunicator(std::chrono::milliseconds deadline)
-      : deadline(deadline) {
+  explicit MpiCommunicator(std::chrono::milliseconds limit) : limit(limit) {
     MPI_Comm_dup(MPI_COMM_WORLD, &calls);
     MPI_Comm_dup(MPI_COMM_WORLD, &farewells);
     MPI_Comm_set_errhandler(calls, MPI_ERRORS_RETURN);
@@ -119,6 +118,8 @@ public:
   }
 
   Status barrier() override { return greet("barrier", 0); }
+
+  std::chrono::milliseconds deadline() const override { return limit; }
 
   void abort(const std::string &reason) override {
     (void)fail("rank " + std::to_string(ownRank) + " has stopped: " + reason);
@@ -202,12 +203,12 @@ private:
 
   /// Polls `requests` until they are done.
   Status wait(const char *call, Requests &requests) {
-    Clock::time_point end = Clock::now() + deadline;
+    Clock::time_point end = Clock::now() + limit;
     // A rank that misses several may be waiting for one that they wait for, and
     // leaves it to them to say which.
     Clock::time_point last =
         end + std::min<std::chrono::milliseconds>(
-                  deadline / 4, std::chrono::milliseconds(1000));
+                  limit / 4, std::chrono::milliseconds(1000));
     for (;;) {
       // Each by itself: a request that is done tells so by its handle.
       bool isDone = true;
@@ -241,7 +242,7 @@ private:
       for (unsigned other : missing)
         late += (late.empty() ? "rank " : ", ") + std::to_string(other);
       return fail(late + " did not come to " + call + " within " +
-                  std::to_string(deadline.count()) + " ms");
+                  std::to_string(limit.count()) + " ms");
     }
   }
 
@@ -358,7 +359,7 @@ private:
     return {};
   }
 
-  const std::chrono::milliseconds deadline;
+  const std::chrono::milliseconds limit;
   MPI_Comm calls = MPI_COMM_NULL, farewells = MPI_COMM_NULL;
   int ownRank = 0, numRanks = 1;
   std::vector<char> hasLeft;

@@ -74,6 +74,12 @@ struct PlanTensor {
   const PlanBuffer *findBuffer(std::string_view key) const;
 };
 
+/// Row-major elements [first, first + count) of a tensor.
+struct ShardRange {
+  uint64_t first = 0;
+  uint64_t count = 0;
+};
+
 struct PlanProgram {
   uint32_t numArguments;
   std::vector<plan::Instruction> instructions;

@@ -287,6 +287,8 @@ private:
     const plan::Sharding &sharding = shardings.front();
     if (static_cast<uint32_t>(sharding.policy) > plan::kLastShardingPolicy)
       return corrupt("has a sharding that this runtime does not know");
+    if (static_cast<uint32_t>(sharding.collectives) > plan::kLastCollectives)
+      return corrupt("has collectives that this runtime does not know");
     if (sharding.ranks < 1 || sharding.ranks > 65536)
       return corrupt("is for " + std::to_string(sharding.ranks) +
                      " ranks, expected 1 to 65536");

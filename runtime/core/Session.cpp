@@ -73,6 +73,14 @@ std::unique_ptr<Session> Session::create(std::shared_ptr<const Plan> plan,
   return session;
 }
 
+std::unique_ptr<Session>
+Session::create(std::shared_ptr<const Plan> plan,
+                std::unique_ptr<DeviceBackend> device) {
+  std::unique_ptr<Session> session(new Session(std::move(plan)));
+  session->device = std::move(device);
+  return session;
+}
+
 Session::Session(std::shared_ptr<const Plan> planArgument)
     : plan(std::move(planArgument)), states(plan->tensors.size()),
       scalarsScratch(plan->numScalars) {
@@ -380,10 +388,9 @@ Status Session::checkOverlap() const {
 //===----------------------------------------------------------------------===//
 
 Status Session::combine(uint64_t &value, bool isSum) {
-  if (!backend)
-    return {};
   std::vector<uint64_t> values{value};
-  MSAMP_RETURN_IF_ERROR(backend->combine(values, isSum));
+  MSAMP_RETURN_IF_ERROR(device ? device->combine(values, isSum)
+                               : backend->combine(values, isSum));
   value = values.front();
   return {};
 }
@@ -678,8 +685,10 @@ Status Session::prepareTask(size_t index, double gradScale) {
             : -1.0f;
     uniform(RoleUniform::StoredAmax) =
         !plan->hasBounds(tensor.classIndex) ? 0.0f
-        : role != gradRole
-            ? state.storedAmax[role]
+        : role != gradRole                  ? state.storedAmax[role]
+        : state.gradBound >= 0.0f
+            ? floatOf(magnitudeBits(state.gradBound *
+                                    uniform(RoleUniform::ScaleInv)))
             : plan::largestGradient(storage, gradAmaxOf(state),
                                     uniform(RoleUniform::ScaleInv));
   }
@@ -932,6 +941,9 @@ Status Session::describeError(uint64_t error) {
         memory().copyToHost(&value, stepBuffers.gradScale, sizeof(value)));
     return unusableGradScale(value);
   }
+  if (kind >= plan::DeviceError::RankFailed)
+    return device->describeRankError(kind, index,
+                                     static_cast<unsigned>(detail));
   const PlanTensor &tensor = plan->tensors[index];
   HostView view(*this, index);
   MSAMP_RETURN_IF_ERROR(view.read(/*isGrad=*/false));
@@ -950,7 +962,7 @@ Status Session::describeError(uint64_t error) {
                            plan->optimizer + "' infinite or NaN at step " +
                            std::to_string(*view.buffers.step + 1) +
                            " of tensor '" + tensor.name + "'");
-  case plan::DeviceError::GradScale:
+  default:
     break;
   }
   return {StatusCode::Internal, "the device reports an unknown error"};
@@ -972,6 +984,8 @@ Status Session::synchronize(StepReport &report) {
     return {};
   for (const TensorState &state : states)
     report.tensorsWithoutGrad += !state.buffers.payload[gradRole];
+  // Weights of some ranks may be new, and others' not.
+  isPoisoned |= found.is_torn;
   if (found.applied) {
     report.applied = true;
     for (size_t index = 0; index < states.size(); ++index)

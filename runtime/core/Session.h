@@ -62,6 +62,10 @@ public:
   static std::unique_ptr<Session> create(std::shared_ptr<const Plan> plan,
                                          std::unique_ptr<Backend> backend);
 
+  /// The same over a device backend of the caller's.
+  static std::unique_ptr<Session> create(std::shared_ptr<const Plan> plan,
+                                         std::unique_ptr<DeviceBackend> device);
+
   const Plan &getPlan() const { return *plan; }
   /// Whether a step failed half way: neither run nor save then.
   bool poisoned() const { return isPoisoned; }
@@ -80,6 +84,11 @@ public:
   Status initialize(const std::string &name, const float *param, size_t count);
   Status quantizeGradient(const std::string &name, const float *grad,
                           size_t count);
+  /// Of a rank's plan: the largest magnitude that the mean of the next
+  /// gradients can have, if more is known of it than its amax; else negative.
+  void setGradBound(size_t tensor, float bound) {
+    states[tensor].gradBound = bound;
+  }
   Status setHyper(const std::string *group, const std::string &hyper,
                   double value);
   /// Value in force of hyper-parameter `index` of `group`.
@@ -108,6 +117,8 @@ private:
     std::vector<char> isBound; // by buffer
     /// Largest magnitude of the bound gradient, or negative if not known.
     float gradAmax = -1;
+    /// See setGradBound.
+    float gradBound = -1;
     /// The first element of it that is not finite, if quantizing saw one.
     int64_t overflowIndex = -1;
     float overflowValue = 0;

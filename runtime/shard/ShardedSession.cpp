@@ -18,6 +18,7 @@ using namespace msamp;
 using namespace msamp::rt;
 
 static constexpr size_t weightRole = Plan::roleIndex(plan::RoleKind::Weight);
+static constexpr size_t gradRole = Plan::roleIndex(plan::RoleKind::Grad);
 
 /// Elements of a rank's range that are reduced at a time: enough for large
 /// messages, few enough that what arrives stays small beside the model.
@@ -126,13 +127,16 @@ void addRows(std::vector<std::vector<float>> &rows, size_t count) {
 //===----------------------------------------------------------------------===//
 
 ShardedSession::ShardedSession(std::shared_ptr<const Plan> planArgument,
-                               std::unique_ptr<Communicator> communicator)
+                               std::unique_ptr<Communicator> communicator,
+                               bool isOnDevice)
     : plan(std::move(planArgument)),
-      ownPlan(makeRankPlan(*plan, communicator->rank())),
-      comm(std::move(communicator)), states(ownPlan),
+      ownPlan(
+          makeRankPlan(*plan, communicator->rank(),
+                       isOnDevice ? GradientForm::Wire : GradientForm::Mean)),
+      comm(std::move(communicator)), isOnDevice(isOnDevice), states(ownPlan),
       ranges(shardTensors(*plan)), gradients(plan->tensors.size()),
       scaleInvs(comm->size(), std::vector<float>(plan->tensors.size())),
-      means(plan->tensors.size()), boundMeans(plan->tensors.size()),
+      means(plan->tensors.size()), takesPart(plan->tensors.size()),
       meanAmaxes(plan->tensors.size()), weights(plan->tensors.size()) {}
 
 ShardedSession::~ShardedSession() = default;
@@ -152,36 +156,67 @@ Status ShardedSession::create(std::shared_ptr<const Plan> plan,
     return refuse(invalidArgument(
         "the plan is for " + std::to_string(plan->sharding->ranks) +
         " ranks, but there are " + std::to_string(communicator->size())));
-  if (options.backend == "cuda")
-    return refuse({StatusCode::Unimplemented,
-                   "the cuda backend runs no sharded plans; use cpu or "
-                   "reference"});
-  std::unique_ptr<Backend> backend;
-  if (Status status = createHostBackend(plan, options, backend); !status.ok())
-    return refuse(std::move(status));
+  bool isOnDevice = options.backend == "cuda";
   std::unique_ptr<ShardedSession> session(
-      new ShardedSession(plan, std::move(communicator)));
-  MSAMP_RETURN_IF_ERROR(session->agreeOnPlan());
-  session->own = Session::create(
-      session->ownPlan,
-      std::make_unique<ShardedBackend>(std::move(backend), *session->comm,
-                                       plan->roles.size(), session->isSplit()));
-  Status status = session->states.allocate(*session->own);
-  if (status.ok())
-    status = session->own->bindStep("found_inf", &session->foundInf, "F32", {},
-                                    sizeof(float));
+      new ShardedSession(plan, std::move(communicator), isOnDevice));
+  Status status = isOnDevice ? session->createOnDevice(options)
+                             : session->createOnHost(options);
   if (!status.ok())
     return session->stop(std::move(status));
+  result = std::move(session);
+  return {};
+}
+
+Status ShardedSession::createOnHost(const SessionOptions &options) {
+  std::unique_ptr<Backend> backend;
+  MSAMP_RETURN_IF_ERROR(createHostBackend(plan, options, backend));
+  MSAMP_RETURN_IF_ERROR(agreeOnPlan());
+  own = Session::create(
+      ownPlan, std::make_unique<ShardedBackend>(std::move(backend), *comm,
+                                                plan->roles.size(), isSplit()));
+  MSAMP_RETURN_IF_ERROR(states.allocate(*own));
+  MSAMP_RETURN_IF_ERROR(
+      own->bindStep("found_inf", &foundInf, "F32", {}, sizeof(float)));
   for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
     const PlanTensor &entry = plan->tensors[tensor];
-    session->means[tensor].resize(
-        session->ownPlan->tensors[tensor].numElements);
-    session->weights[tensor].resize(
+    means[tensor].resize(ownPlan->tensors[tensor].numElements);
+    weights[tensor].resize(
         entry.wholeElements *
         dtypeSize(plan->storage(entry.classIndex, weightRole).dtype));
   }
-  result = std::move(session);
   return {};
+}
+
+Status ShardedSession::createOnDevice(const SessionOptions &options) {
+  std::unique_ptr<DeviceBackend> device;
+  MSAMP_RETURN_IF_ERROR(
+      createCudaBackend(ownPlan, options.device, options.stream, device));
+  MSAMP_RETURN_IF_ERROR(agreeOnPlan());
+  MSAMP_RETURN_IF_ERROR(device->join(*comm, ranges, window));
+  own = Session::create(ownPlan, std::move(device));
+  // What other ranks read and write is where they look for it. A gradient's
+  // amax, which a session can do without, is among what ranks agree on.
+  for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
+    void *data = nullptr;
+    MSAMP_RETURN_IF_ERROR(own->memory().allocate(sizeof(float), data));
+    gradAmaxes.emplace_back(
+        static_cast<float *>(data),
+        [memory = &own->memory()](float *amax) { memory->release(amax); });
+    MSAMP_RETURN_IF_ERROR(own->bind(plan->tensors[tensor].name, "grad.amax",
+                                    data, "F32", {}, sizeof(float)));
+  }
+  return states.allocate(
+      *own, /*offload=*/false,
+      [&](size_t tensor, const PlanBuffer &buffer) -> void * {
+        if (buffer.kind != PlanBuffer::Kind::Payload)
+          return nullptr;
+        if (buffer.role == gradRole)
+          return window.gradients[tensor];
+        if (buffer.role != weightRole)
+          return nullptr;
+        return window.weights[tensor] +
+               ranges[comm->rank()][tensor].first * buffer.elementSize;
+      });
 }
 
 Status ShardedSession::stop(Status status) {
@@ -220,6 +255,7 @@ Status ShardedSession::setGradients(const SafetensorsFile &file,
     Gradient &gradient = gradients[tensor];
     gradient.payload = nullptr;
     gradient.scaleInv = 1;
+    gradient.amax = -1;
     gradient.overflowIndex = -1;
     names.insert(entry.name);
     const SafetensorsView *view = file.find(entry.name);
@@ -283,6 +319,30 @@ Status ShardedSession::setGradients(const SafetensorsFile &file,
           format.dtype, gradient.quantized.data(), i,
           encode(format.dtype, floats[tensor][i] * scale, format.saturate));
     gradient.payload = gradient.quantized.data();
+    // A narrow format without a scale may round a finite amax to infinity.
+    if (format.scaling != plan::Scaling::None)
+      gradient.amax = floatOf(static_cast<uint32_t>(amaxes[tensor]));
+  }
+  return isOnDevice ? stop(sendGradients()) : Status();
+}
+
+/// Brings gradients to where the device's step expects them.
+Status ShardedSession::sendGradients() {
+  Memory &memory = own->memory();
+  for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
+    const Gradient &gradient = gradients[tensor];
+    if (!gradient.payload)
+      continue;
+    const PlanTensor &entry = ownPlan->tensors[tensor];
+    size_t grad = entry.findBuffer("grad") - entry.buffers.data();
+    MSAMP_RETURN_IF_ERROR(memory.copyFromHost(window.gradients[tensor],
+                                              gradient.payload,
+                                              entry.buffers[grad].byteSize));
+    MSAMP_RETURN_IF_ERROR(memory.copyFromHost(gradAmaxes[tensor].get(),
+                                              &gradient.amax, sizeof(float)));
+    if (wire(tensor).scaling != plan::Scaling::None)
+      MSAMP_RETURN_IF_ERROR(memory.copyFromHost(
+          states.data(tensor, grad + 1), &gradient.scaleInv, sizeof(float)));
   }
   return {};
 }
@@ -323,8 +383,17 @@ Status ShardedSession::reduceGradients() {
   for (float amax : meanAmaxes)
     amaxes.push_back(bitsOf(amax));
   MSAMP_RETURN_IF_ERROR(comm->allReduce(amaxes, Reduction::Max));
-  for (size_t tensor = 0; tensor < amaxes.size(); ++tensor)
+  for (size_t tensor = 0; tensor < amaxes.size(); ++tensor) {
     meanAmaxes[tensor] = floatOf(static_cast<uint32_t>(amaxes[tensor]));
+    float largest = 0;
+    for (const std::vector<float> &ofRank : scaleInvs)
+      largest = std::max(largest, floatOf(magnitudeBits(ofRank[tensor])));
+    // Bounds start from what scales say, and only without them from the amax.
+    own->setGradBound(
+        tensor, wire(tensor).scaling == plan::Scaling::None
+                    ? -1.0f
+                    : plan::largestMean(wire(tensor), largest, comm->size()));
+  }
   return {};
 }
 
@@ -499,7 +568,7 @@ Status ShardedSession::bindMeans() {
   for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
     const PlanTensor &entry = ownPlan->tensors[tensor];
     bool takesPart = gradients[tensor].payload || entry.wholeElements == 0;
-    if (boundMeans[tensor] == takesPart)
+    if (this->takesPart[tensor] == takesPart)
       continue;
     const PlanBuffer &grad = *entry.findBuffer("grad");
     // An empty part has an address, too.
@@ -511,9 +580,41 @@ Status ShardedSession::bindMeans() {
     MSAMP_RETURN_IF_ERROR(own->bind(entry.name, "grad.amax",
                                     &meanAmaxes[tensor], "F32", {},
                                     sizeof(float)));
-    boundMeans[tensor] = takesPart;
+    this->takesPart[tensor] = takesPart;
   }
   return {};
+}
+
+/// The same on a device, where gradients are bound as they travel.
+Status ShardedSession::bindGradients() {
+  for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
+    const PlanTensor &entry = ownPlan->tensors[tensor];
+    bool hasGradient = gradients[tensor].payload || entry.wholeElements == 0;
+    if (takesPart[tensor] == hasGradient)
+      continue;
+    const PlanBuffer &grad = *entry.findBuffer("grad");
+    MSAMP_RETURN_IF_ERROR(own->bind(
+        entry.name, "grad", hasGradient ? window.gradients[tensor] : nullptr,
+        grad.dtype, grad.shape, grad.byteSize));
+    takesPart[tensor] = hasGradient;
+  }
+  return {};
+}
+
+Status ShardedSession::enqueue(double gradScale) {
+  MSAMP_RETURN_IF_ERROR(stop(bindGradients()));
+  return stop(own->enqueue(gradScale));
+}
+
+Status ShardedSession::runOnDevice(double gradScale, StepReport &report) {
+  MSAMP_RETURN_IF_ERROR(enqueue(gradScale));
+  Status status = own->synchronize(report);
+  isPoisoned = own->poisoned();
+  // What ranks have agreed on is no news to the others.
+  if (!status.ok())
+    return isPoisoned ? stop(std::move(status)) : std::move(status);
+  // The step has counted what this rank wrote.
+  return report.overflowTensor.empty() ? Status() : findOverflow(report);
 }
 
 Status ShardedSession::run(double gradScale, StepReport &report) {
@@ -523,6 +624,8 @@ Status ShardedSession::run(double gradScale, StepReport &report) {
     return {StatusCode::Poisoned,
             "an earlier step failed half way; make a new session and load the "
             "state again"};
+  if (isOnDevice)
+    return runOnDevice(gradScale, report);
   MSAMP_RETURN_IF_ERROR(stop(bindMeans()));
   MSAMP_RETURN_IF_ERROR(agree(gradScale, report));
   std::string overflowTensor = report.overflowTensor;
@@ -634,12 +737,12 @@ Status ShardedSession::saveSharded(const std::string &folder) {
     return stop(ioError(folder + ": cannot create: " + error.message()));
   if (comm->rank() < writers)
     MSAMP_RETURN_IF_ERROR(
-        stop(states.savePart(folder + "/" + names[comm->rank()])));
+        stop(states.savePart(*own, folder + "/" + names[comm->rank()])));
   MSAMP_RETURN_IF_ERROR(comm->barrier());
   if (comm->rank() == 0) {
     metadata["msamp.shards"] = describeShards(names);
-    MSAMP_RETURN_IF_ERROR(
-        stop(states.saveShared(folder + "/" + StateFile::indexName, metadata)));
+    MSAMP_RETURN_IF_ERROR(stop(states.saveShared(
+        *own, folder + "/" + StateFile::indexName, metadata)));
     removeOthers(folder, names);
   }
   return comm->barrier();

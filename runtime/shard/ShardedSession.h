@@ -1,6 +1,8 @@
 // One rank of a step that ranks share: a session of the rank's part of the
 // plan, and what has to cross between ranks around it.
 //
+// On the host:
+//
 //   agree     one plan, step, loss scale and set of gradients, or an error on
 //             every rank; one decision about gradients that are not finite
 //   reduce    gradients travel as they are stored; each rank takes the mean of
@@ -8,6 +10,8 @@
 //   step      as ever, but amaxes, counts and fingerprints are those of all
 //             ranks, so scales are the same everywhere
 //   gather    new weights travel as they are stored
+//
+// On a device these are parts of its step; see DevicePart.
 
 #ifndef MSAMP_RT_SHARD_SHARDEDSESSION_H
 #define MSAMP_RT_SHARD_SHARDEDSESSION_H
@@ -17,6 +21,7 @@
 #include "shard/Sharding.h"
 #include "state/StateStore.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,10 +54,23 @@ public:
   /// state untouched; a later one poisons the session.
   Status run(double gradScale, StepReport &report);
 
-  /// The new weight of the plan's tensor `tensor`, whole, as it is stored.
+  /// The new weight of the plan's tensor `tensor`, whole, as it is stored, in
+  /// the session's memory.
   const std::byte *weight(size_t tensor) const {
-    return weights[tensor].data();
+    return isOnDevice ? window.weights[tensor] : weights[tensor].data();
   }
+  /// On a device: where the gradient of `tensor` is to be, whole, as it
+  /// travels. Its "grad.scale_inv" and "grad.amax" are buffers of the store.
+  std::byte *gradient(size_t tensor) { return window.gradients[tensor]; }
+  /// Where its amax is to be: a float, negative if it is not known.
+  float *gradientAmax(size_t tensor) { return gradAmaxes[tensor].get(); }
+  /// Says whether `tensor` has a gradient there for the next steps.
+  void setGradientThere(size_t tensor, bool isThere) {
+    gradients[tensor].payload = isThere ? gradient(tensor) : nullptr;
+  }
+
+  /// On a device: puts one step on the stream, for which the caller waits.
+  Status enqueue(double gradScale);
 
   /// Saves the state of all ranks as one file, which rank 0 writes.
   Status save(const std::string &path);
@@ -64,12 +82,13 @@ public:
 
 private:
   ShardedSession(std::shared_ptr<const Plan> plan,
-                 std::unique_ptr<Communicator> communicator);
+                 std::unique_ptr<Communicator> communicator, bool isOnDevice);
 
   /// This rank's gradient of one tensor, whole, as it travels.
   struct Gradient {
     const std::byte *payload = nullptr; // null: none
     float scaleInv = 1;
+    float amax = -1; // of all ranks' values; negative: not known
     std::vector<std::byte> quantized;
     /// The first element that is not finite, where quantizing saw one.
     int64_t overflowIndex = -1;
@@ -82,8 +101,13 @@ private:
     uint64_t offset, limit;
   };
 
+  Status createOnHost(const SessionOptions &options);
+  Status createOnDevice(const SessionOptions &options);
   Status agreeOnPlan();
   Status bindMeans();
+  Status bindGradients();
+  Status runOnDevice(double gradScale, StepReport &report);
+  Status sendGradients();
   Status agree(double gradScale, StepReport &report);
   ShardRange rangeOf(const Piece &piece, unsigned rank) const;
   Status reduceGradients();
@@ -104,15 +128,18 @@ private:
   /// The plan of all ranks, and of this one.
   std::shared_ptr<const Plan> plan, ownPlan;
   std::unique_ptr<Communicator> comm;
+  const bool isOnDevice;
+  RankWindow window; // on a device
   std::unique_ptr<Session> own;
+  /// On a device; [tensor].
+  std::vector<std::unique_ptr<float, std::function<void(float *)>>> gradAmaxes;
   StateStore states;
   std::vector<std::vector<ShardRange>> ranges; // [rank][tensor]
   std::vector<Gradient> gradients;
   std::vector<std::vector<float>> scaleInvs; // [rank][tensor]
   std::vector<std::vector<float>> means; // [tensor], of this rank's elements
-  std::vector<std::optional<bool>>
-      boundMeans;                // [tensor], whether it takes part
-  std::vector<float> meanAmaxes; // [tensor]
+  std::vector<std::optional<bool>> takesPart;  // [tensor], as it is bound
+  std::vector<float> meanAmaxes;               // [tensor]
   std::vector<std::vector<std::byte>> weights; // [tensor]
   float foundInf = 0;
   bool isPoisoned = false;

@@ -1,6 +1,7 @@
 // See Sharding.h.
 
 #include "shard/Sharding.h"
+#include "core/Formats.h"
 
 #include <algorithm>
 #include <numeric>
@@ -109,8 +110,32 @@ std::vector<std::vector<ShardRange>> msamp::rt::shardTensors(const Plan &plan) {
   return shardTensors(*plan.sharding, shapes);
 }
 
-std::shared_ptr<const Plan> msamp::rt::makeRankPlan(const Plan &plan,
-                                                    unsigned rank) {
+/// Makes the gradient's buffers those of the whole of it on the wire.
+static void setWire(PlanTensor &tensor, const plan::Storage &wire) {
+  constexpr size_t role = Plan::roleIndex(plan::RoleKind::Grad);
+  for (size_t index = 0; index < tensor.buffers.size(); ++index) {
+    PlanBuffer &buffer = tensor.buffers[index];
+    if (buffer.role != role || buffer.kind != PlanBuffer::Kind::Payload)
+      continue;
+    buffer.dtype = dtypeName(wire.dtype);
+    buffer.elementSize = dtypeSize(wire.dtype);
+    buffer.shape = tensor.wholeShape;
+    buffer.byteSize = tensor.wholeElements * buffer.elementSize;
+    if (wire.scaling != plan::Scaling::None)
+      tensor.buffers.insert(tensor.buffers.begin() + index + 1,
+                            {buffer.key + ".scale_inv",
+                             PlanBuffer::Kind::ScaleInv,
+                             role,
+                             "F32",
+                             4,
+                             {},
+                             4});
+    return;
+  }
+}
+
+std::shared_ptr<const Plan>
+msamp::rt::makeRankPlan(const Plan &plan, unsigned rank, GradientForm form) {
   auto result = std::make_shared<Plan>(plan);
   result->rank = rank;
   std::vector<ShardRange> ranges = shardTensors(plan)[rank];
@@ -125,6 +150,13 @@ std::shared_ptr<const Plan> msamp::rt::makeRankPlan(const Plan &plan,
         buffer.shape = tensor.shape;
         buffer.byteSize = tensor.numElements * buffer.elementSize;
       }
+    if (form == GradientForm::Wire)
+      setWire(tensor, plan.wires[tensor.classIndex]);
   }
+  if (form == GradientForm::Wire)
+    for (size_t index = 0; index < plan.classes.size(); ++index)
+      result->storages[index * plan.roles.size() +
+                       Plan::roleIndex(plan::RoleKind::Grad)] =
+          plan.wires[index];
   return result;
 }

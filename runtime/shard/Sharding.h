@@ -11,12 +11,6 @@
 
 namespace msamp::rt {
 
-/// Row-major elements [first, first + count) of a tensor.
-struct ShardRange {
-  uint64_t first = 0;
-  uint64_t count = 0;
-};
-
 /// Ranges by [rank][tensor] of tensors of `shapes`, as msamp.layout defines
 /// them. Together they are each tensor once, or under `none` as often as there
 /// are ranks.
@@ -25,9 +19,14 @@ shardTensors(plan::Sharding sharding,
              const std::vector<std::vector<int64_t>> &shapes);
 std::vector<std::vector<ShardRange>> shardTensors(const Plan &plan);
 
+/// What a rank's step takes as gradients: the mean of all ranks', of the
+/// elements that it updates, or its own, whole, as they travel.
+enum class GradientForm { Mean, Wire };
+
 /// The part of a sharded `plan` that `rank` does: an ordinary plan whose
-/// tensors are that rank's elements. Its gradients are means of all ranks'.
-std::shared_ptr<const Plan> makeRankPlan(const Plan &plan, unsigned rank);
+/// tensors are that rank's elements.
+std::shared_ptr<const Plan> makeRankPlan(const Plan &plan, unsigned rank,
+                                         GradientForm form);
 
 } // namespace msamp::rt
 

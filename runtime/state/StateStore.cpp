@@ -31,7 +31,8 @@ Status StateStore::bind(Session &session, size_t tensor, size_t buffer,
                       info.byteSize);
 }
 
-Status StateStore::allocate(Session &session, bool offload) {
+Status StateStore::allocate(Session &session, bool offload,
+                            const Provide &provide) {
   buffers.clear();
   buffers.resize(plan->tensors.size());
   Memory &memory = session.memory();
@@ -42,7 +43,12 @@ Status StateStore::allocate(Session &session, bool offload) {
       buffers[tensor].emplace_back(nullptr, Release{&memory});
       if (!info.isRequired())
         continue;
-      void *data = nullptr;
+      void *data = provide ? provide(tensor, info) : nullptr;
+      if (data) {
+        buffers[tensor].back() = Buffer(data, Release{nullptr});
+        MSAMP_RETURN_IF_ERROR(bind(session, tensor, buffer, data));
+        continue;
+      }
       Status status = offload && info.canBeOffloaded()
                           ? memory.allocateOffloaded(info.byteSize, data)
                           : memory.allocate(info.byteSize, data);
@@ -219,13 +225,8 @@ Status StateStore::save(Session &session, const std::string &path,
       const PlanBuffer &info = entry.buffers[buffer];
       if (info.role == gradRole)
         continue;
-      void *data = buffers[tensor][buffer].get();
-      if (!session.memory().isHost()) {
-        copies.push_back(std::make_unique<std::byte[]>(info.byteSize));
-        MSAMP_RETURN_IF_ERROR(session.memory().copyToHost(copies.back().get(),
-                                                          data, info.byteSize));
-        data = copies.back().get();
-      }
+      const void *data = buffers[tensor][buffer].get();
+      MSAMP_RETURN_IF_ERROR(bringToHost(session, data, info.byteSize, copies));
       bool isPayload = info.kind == PlanBuffer::Kind::Payload;
       size_t size =
           isPayload ? entry.wholeElements * info.elementSize : info.byteSize;
@@ -274,8 +275,21 @@ Status StateStore::describe(Session &session,
   return {};
 }
 
-Status StateStore::savePart(const std::string &path) const {
+Status
+StateStore::bringToHost(Session &session, const void *&data, size_t size,
+                        std::vector<std::unique_ptr<std::byte[]>> &copies) {
+  if (session.memory().isHost())
+    return {};
+  copies.push_back(std::make_unique<std::byte[]>(size));
+  MSAMP_RETURN_IF_ERROR(
+      session.memory().copyToHost(copies.back().get(), data, size));
+  data = copies.back().get();
+  return {};
+}
+
+Status StateStore::savePart(Session &session, const std::string &path) const {
   std::vector<SafetensorsEntry> entries;
+  std::vector<std::unique_ptr<std::byte[]>> copies;
   for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
     const PlanTensor &entry = plan->tensors[tensor];
     for (size_t buffer = 0; buffer < entry.buffers.size(); ++buffer) {
@@ -283,10 +297,12 @@ Status StateStore::savePart(const std::string &path) const {
       if (info.role == gradRole || info.kind != PlanBuffer::Kind::Payload ||
           entry.numElements == 0)
         continue;
+      const void *data = buffers[tensor][buffer].get();
+      MSAMP_RETURN_IF_ERROR(bringToHost(session, data, info.byteSize, copies));
       entries.push_back({entry.fileName(info),
                          info.dtype,
                          {static_cast<int64_t>(entry.numElements)},
-                         buffers[tensor][buffer].get(),
+                         data,
                          info.byteSize});
     }
   }
@@ -294,16 +310,20 @@ Status StateStore::savePart(const std::string &path) const {
 }
 
 Status StateStore::saveShared(
-    const std::string &path,
+    Session &session, const std::string &path,
     const std::map<std::string, std::string> &metadata) const {
   std::vector<SafetensorsEntry> entries;
+  std::vector<std::unique_ptr<std::byte[]>> copies;
   for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
     const PlanTensor &entry = plan->tensors[tensor];
     for (size_t buffer = 0; buffer < entry.buffers.size(); ++buffer) {
       const PlanBuffer &info = entry.buffers[buffer];
-      if (info.role != gradRole && info.kind != PlanBuffer::Kind::Payload)
-        entries.push_back({entry.fileName(info), info.dtype, info.shape,
-                           buffers[tensor][buffer].get(), info.byteSize});
+      if (info.role == gradRole || info.kind == PlanBuffer::Kind::Payload)
+        continue;
+      const void *data = buffers[tensor][buffer].get();
+      MSAMP_RETURN_IF_ERROR(bringToHost(session, data, info.byteSize, copies));
+      entries.push_back(
+          {entry.fileName(info), info.dtype, info.shape, data, info.byteSize});
     }
   }
   return writeSafetensors(path, std::move(entries), metadata);

@@ -22,10 +22,15 @@ public:
   explicit StateStore(std::shared_ptr<const Plan> plan)
       : plan(std::move(plan)) {}
 
-  /// Allocates every buffer of the plan that a step needs, zeroed, in the
-  /// session's memory, and binds it; optimizer state in the host's if
-  /// `offload`. The session is of this plan and outlives the store.
-  Status allocate(Session &session, bool offload = false);
+  /// Memory of the caller's for a buffer, or null.
+  using Provide =
+      std::function<void *(size_t tensor, const PlanBuffer &buffer)>;
+
+  /// Allocates every buffer of the plan that a step needs and nobody provides,
+  /// zeroed, in the session's memory, and binds it; optimizer state in the
+  /// host's if `offload`. The session is of this plan and outlives the store.
+  Status allocate(Session &session, bool offload = false,
+                  const Provide &provide = nullptr);
 
   /// Initial state from a file of parameters, one for each tensor, in F32, F16
   /// or BF16.
@@ -56,16 +61,16 @@ public:
   Status save(Session &session, const std::string &path,
               const Gather &gather = nullptr);
 
-  // The same in parts, for a folder of files; see StateFile. Host memory only.
+  // The same in parts, for a folder of files; see StateFile.
 
   /// What a saved state says of itself: formats, hyper-parameters,
   /// fingerprints.
   Status describe(Session &session,
                   std::map<std::string, std::string> &metadata);
   /// Payloads of a rank's plan, as vectors; none of what is empty.
-  Status savePart(const std::string &path) const;
+  Status savePart(Session &session, const std::string &path) const;
   /// All that is not payload.
-  Status saveShared(const std::string &path,
+  Status saveShared(Session &session, const std::string &path,
                     const std::map<std::string, std::string> &metadata) const;
 
   /// The memory of buffer `buffer` of tensor `tensor`, or null.
@@ -77,10 +82,17 @@ private:
   /// Returns a buffer to the memory that it came from.
   struct Release {
     rt::Memory *memory;
-    void operator()(void *data) const { memory->release(data); }
+    void operator()(void *data) const {
+      if (memory) // null: not the store's
+        memory->release(data);
+    }
   };
   using Buffer = std::unique_ptr<void, Release>;
 
+  /// `size` bytes at `data` where the host reads them: there, or in a copy that
+  /// `copies` holds.
+  static Status bringToHost(Session &session, const void *&data, size_t size,
+                            std::vector<std::unique_ptr<std::byte[]>> &copies);
   Status bind(Session &session, size_t tensor, size_t buffer, void *data);
   void noteHyperChanges(const Session &session, const std::string &saved,
                         std::vector<std::string> &notes) const;

@@ -87,9 +87,11 @@ static void printText(const Plan &plan, const std::string &path) {
       plan.tensors.size(), parameters);
   if (plan.sharding)
     std::printf(
-        "sharded %s over %u ranks\n",
+        "sharded %s over %u ranks, %s collectives\n",
         plan::kShardingNames[static_cast<uint32_t>(plan.sharding->policy)],
-        plan.sharding->ranks);
+        plan.sharding->ranks,
+        plan::kCollectivesNames[static_cast<uint32_t>(
+            plan.sharding->collectives)]);
   for (size_t index = 0; index < plan.classes.size(); ++index) {
     ClassBytes bytes(plan, index);
     std::printf("\nclass %s: %zu tensors, %zu bytes a parameter kept; a step "
@@ -151,6 +153,8 @@ static Json toJson(const Plan &plan) {
     sharding["policy"] =
         plan::kShardingNames[static_cast<uint32_t>(plan.sharding->policy)];
     sharding["ranks"] = plan.sharding->ranks;
+    sharding["collectives"] = plan::kCollectivesNames[static_cast<uint32_t>(
+        plan.sharding->collectives)];
     for (size_t index = 0; index < plan.classes.size(); ++index)
       sharding["wires"][plan.classes[index]] =
           Plan::describe(plan.wires[index]);

@@ -23,14 +23,16 @@ Runs optimizer steps of a compiled step plan on safetensors files.
   --save-sharded DIR   the same as a folder, in which each rank writes a file
   --steps N            number of steps (default: the number of gradient files)
   --backend NAME       cpu (default), cuda or reference
-  --device N           device of the cuda backend (default 0)
-    --offload            keep optimizer state in host memory and stream it through
+  --device N           device of the cuda backend (default 0; ranks of a sharded
+                       plan take one after the other, from this one on)
+  --offload            keep optimizer state in host memory and stream it through
                        the GPU in every step (cuda)
   --threads N          threads of the cpu backend (default: one a processor)
   --ranks N            ranks of a sharded plan (default: as it was compiled)
   --comm NAME          how ranks reach one another: local (default), as threads
-                       of this process; mpi, as processes that mpirun starts.
-                       --threads is of each rank
+                       of this process; mpi, as processes that mpirun starts;
+                       nccl, as processes that torchrun or mpirun starts, or as
+                       threads of this one. --threads is of each rank
   --deadline SECONDS   how long a rank waits for the others (default 300)
   --isa NAME           force x86-64, x86-64-v3 or x86-64-v4 code
   --hyper NAME=X,...   hyper-parameters, for all groups
@@ -109,9 +111,9 @@ static Status setOption(const std::string &name, const std::string &value,
   else if (name == "--grad-scale")
     return parseNumber(name, value, options.gradScale);
   else if (name == "--comm") {
-    if (value != "local" && value != "mpi")
+    if (value != "local" && value != "mpi" && value != "nccl")
       return invalidArgument("unknown --comm '" + value +
-                             "', expected local or mpi");
+                             "', expected local, mpi or nccl");
     options.comm = value;
   } else if (name == "--deadline") {
     MSAMP_RETURN_IF_ERROR(parseNumber(name, value, options.deadlineSeconds));

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 #include <optional>
 #include <system_error>
@@ -73,10 +74,10 @@ static Status runSteps(ShardedSession &session, const Options &options,
 }
 
 static Status runRank(const std::shared_ptr<const Plan> &plan,
-                      const Options &options,
+                      const Options &options, int device,
                       std::unique_ptr<Communicator> communicator) {
   SessionOptions sessionOptions{options.backend, options.threads, options.isa,
-                                options.device, /*stream=*/nullptr};
+                                device, /*stream=*/nullptr};
   unsigned ranks = plan->sharding->ranks;
   if (sessionOptions.threads == 0)
     sessionOptions.threads =
@@ -108,6 +109,67 @@ static Status runRank(const std::shared_ptr<const Plan> &plan,
   return {};
 }
 
+namespace {
+/// This process's place among those that a launcher has started.
+struct Place {
+  unsigned rank = 0, size = 1, localRank = 0;
+};
+} // namespace
+
+/// The place that torchrun or mpirun has put this process at, if one has.
+static std::optional<Place> findPlace() {
+  constexpr const char *launchers[][3] = {{"RANK", "WORLD_SIZE", "LOCAL_RANK"},
+                                          {"OMPI_COMM_WORLD_RANK",
+                                           "OMPI_COMM_WORLD_SIZE",
+                                           "OMPI_COMM_WORLD_LOCAL_RANK"}};
+  for (const auto &names : launchers) {
+    unsigned values[3];
+    bool isComplete = true;
+    for (size_t index = 0; index < 3; ++index) {
+      const char *text = std::getenv(names[index]);
+      isComplete &= text && std::sscanf(text, "%u", &values[index]) == 1;
+    }
+    if (isComplete)
+      return Place{values[0], values[1], values[2]};
+  }
+  return std::nullopt;
+}
+
+/// NCCL's own variable says where ranks meet; torchrun's say it else, beside
+/// the port that torchrun itself uses.
+static void setMeetingPlace() {
+  const char *host = std::getenv("MASTER_ADDR");
+  const char *port = std::getenv("MASTER_PORT");
+  unsigned number = 0;
+  if (host && port && std::sscanf(port, "%u", &number) == 1)
+    ::setenv("NCCL_COMM_ID",
+             (std::string(host) + ":" + std::to_string(number + 1)).c_str(),
+             /*overwrite=*/0);
+}
+
+/// Ranks as the processes of a job.
+static Status runProcess(const std::shared_ptr<const Plan> &plan,
+                         const Options &options,
+                         std::chrono::milliseconds deadline) {
+  std::unique_ptr<Communicator> communicator;
+  Place place = findPlace().value_or(Place());
+  int device = options.device + static_cast<int>(place.localRank);
+  if (options.comm == "mpi") {
+    MSAMP_RETURN_IF_ERROR(createMpiCommunicator(deadline, communicator));
+    return runRank(plan, options, device, std::move(communicator));
+  }
+  if (place.size != plan->sharding->ranks)
+    return invalidArgument(options.plan + " was compiled for " +
+                           std::to_string(plan->sharding->ranks) +
+                           " ranks, but the job has " +
+                           std::to_string(place.size) + " processes");
+  setMeetingPlace();
+  MSAMP_RETURN_IF_ERROR(createNcclCommunicator(place.rank, place.size, device,
+                                               /*id=*/{}, deadline,
+                                               communicator));
+  return runRank(plan, options, device, std::move(communicator));
+}
+
 Status msamp::rt::runRanks(const std::shared_ptr<const Plan> &plan,
                            const Options &options) {
   unsigned ranks = plan->sharding->ranks;
@@ -117,17 +179,39 @@ Status msamp::rt::runRanks(const std::shared_ptr<const Plan> &plan,
                            std::to_string(ranks) + " ranks");
   std::chrono::milliseconds deadline(
       static_cast<int64_t>(options.deadlineSeconds * 1000));
-  if (options.comm == "mpi") {
-    std::unique_ptr<Communicator> communicator;
-    MSAMP_RETURN_IF_ERROR(createMpiCommunicator(deadline, communicator));
-    return runRank(plan, options, std::move(communicator));
-  }
+  bool isNccl = options.comm == "nccl";
+  if (options.comm == "mpi" || (isNccl && findPlace()))
+    return runProcess(plan, options, deadline);
   std::vector<std::unique_ptr<Communicator>> communicators =
       createLocalCommunicators(ranks, deadline);
+  std::vector<char> id;
+  if (isNccl)
+    MSAMP_RETURN_IF_ERROR(createNcclId(id));
+  // Ranks share devices where there are not enough of them.
+  int numDevices = 1;
+  if (options.backend == "cuda" || isNccl)
+    MSAMP_RETURN_IF_ERROR(countCudaDevices(numDevices));
   std::vector<Status> statuses(ranks);
   auto work = [&](unsigned rank) {
     try {
-      statuses[rank] = runRank(plan, options, std::move(communicators[rank]));
+      int device = options.device + static_cast<int>(rank);
+      if (!isNccl && options.device < numDevices)
+        device = options.device +
+                 static_cast<int>(rank) % (numDevices - options.device);
+      if (isNccl) {
+        // It takes the place of one that tells the others of a failure.
+        std::unique_ptr<Communicator> own;
+        Status status =
+            createNcclCommunicator(rank, ranks, device, id, deadline, own);
+        if (!status.ok()) {
+          communicators[rank]->abort(status.message());
+          statuses[rank] = std::move(status);
+          return;
+        }
+        communicators[rank] = std::move(own);
+      }
+      statuses[rank] =
+          runRank(plan, options, device, std::move(communicators[rank]));
     } catch (const std::bad_alloc &) {
       statuses[rank] = {StatusCode::OutOfMemory,
                         "rank " + std::to_string(rank) + " is out of memory"};

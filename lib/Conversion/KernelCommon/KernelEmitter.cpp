@@ -455,9 +455,12 @@ SmallVector<Value> KernelEmitter::emitElements(const IRMapping &mapping,
       emitGuardedCounts(values, results, group);
   }
   for (auto &[store, value] : stores) {
-    Type integer = asInteger(StoreOp(store).getValue().getType());
-    a.store(value, address(StoreOp(store).getRole(), integer),
-            getAlignment(StoreOp(store).getValue().getType(), lanes));
+    Type payload = StoreOp(store).getValue().getType();
+    Value place = address(StoreOp(store).getRole(), asInteger(payload));
+    unsigned alignment = getAlignment(payload, lanes);
+    a.store(value, place, alignment);
+    if (traits.alsoStore)
+      traits.alsoStore(store, value, place, alignment);
   }
   return results;
 }

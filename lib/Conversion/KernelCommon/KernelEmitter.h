@@ -62,6 +62,10 @@ struct KernelTraits {
   std::function<Value(Operation *op, ValueRange operands)> expand;
   /// About 1 / sqrt of f32 values, as Screen asks.
   std::function<Value(Value)> approximateRoot;
+  /// Stores a value elsewhere, too, if anything is to be.
+  std::function<void(StoreOp store, Value value, Value address,
+                     unsigned alignment)>
+      alsoStore;
   /// Bytes of two i32, chosen by the nibbles of a selector (0 to 3 of the
   /// first, 4 to 7 of the second), if the target has that in one instruction.
   std::function<Value(Value first, Value second, uint32_t selector)> permute;

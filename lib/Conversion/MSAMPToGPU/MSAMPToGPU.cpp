@@ -98,6 +98,63 @@ public:
   Type pointer, i32, i64;
 };
 
+/// What ranks that share a step make of a gradient: `numRanks` payloads in the
+/// wire's format, of which the kernel takes the mean. Alone: none.
+struct Wire {
+  Type payload;
+  uint32_t numRanks = 0;
+  /// Whether payloads are copied ahead like other operands, and have registers
+  /// of their own; else a loop takes the mean.
+  bool isUnrolled = false;
+  explicit operator bool() const { return numRanks != 0; }
+  static constexpr uint32_t kMostUnrolled = 8;
+};
+
+/// Ranks of which all is kept in registers.
+constexpr uint32_t kMostInRegisters = 4;
+
+/// An operand that is copied to shared memory ahead of the arithmetic.
+struct Source {
+  std::string key; // its role; of a gradient of several ranks with the rank
+  std::optional<uint32_t> rank;
+  Type payload;
+  uint32_t begin; // bytes in a stage before it
+};
+
+std::string getPartKey(uint32_t rank) {
+  return (kGradRole + "." + Twine(rank)).str();
+}
+
+/// What `kernel` copies for each vector of `lanes`.
+SmallVector<Source> getSources(KernelOp kernel, const Wire &wire,
+                               int64_t lanes) {
+  SmallVector<Source> sources;
+  uint32_t begin = 0;
+  auto add = [&](std::string key, std::optional<uint32_t> rank, Type payload) {
+    sources.push_back({std::move(key), rank, payload, begin});
+    begin += static_cast<uint32_t>(kWarp * lanes *
+                                   payload.getIntOrFloatBitWidth() / 8);
+  };
+  for (auto load : kernel.getBody().front().getOps<LoadOp>()) {
+    if (!wire || load.getRole() != kGradRole)
+      add(load.getRole().str(), std::nullopt, load.getType());
+    else if (wire.isUnrolled)
+      for (uint32_t rank = 0; rank < wire.numRanks; ++rank)
+        add(getPartKey(rank), rank, wire.payload);
+  }
+  return sources;
+}
+
+/// Bytes of a stage of `sources`.
+uint32_t getStageBytes(ArrayRef<Source> sources, int64_t lanes) {
+  if (sources.empty())
+    return 0;
+  return sources.back().begin +
+         static_cast<uint32_t>(kWarp * lanes *
+                               sources.back().payload.getIntOrFloatBitWidth() /
+                               8);
+}
+
 /// One kernel as a device function
 ///   chunk @KERNEL(step, cursor, chunk)
 /// that returns the first chunk it did not do.
@@ -107,10 +164,11 @@ public:
   /// each thread. A warp has `warpBytes` of `stagingMemory` to itself: others
   /// may be at another kernel.
   KernelLowering(DeviceModule &device, KernelOp kernel, OptimizerOp optimizer,
-                 int64_t lanes, const Tuning &tuning, bool isFast,
-                 LLVM::GlobalOp counters, LLVM::GlobalOp stagingMemory,
-                 uint32_t warpBytes)
-      : device(device), lanes(lanes), chunkElements(tuning.chunkElements),
+                 const Wire &wire, int64_t lanes, const Tuning &tuning,
+                 bool isFast, LLVM::GlobalOp counters,
+                 LLVM::GlobalOp stagingMemory, uint32_t warpBytes)
+      : device(device), wire(wire), isStore(kernel.getPhase() == Phase::Store),
+        lanes(lanes), chunkElements(tuning.chunkElements),
         builder(device.context), loc(kernel.getLoc()), a{builder, loc},
         emitter(
             builder, kernel, optimizer,
@@ -122,19 +180,18 @@ public:
              [this](Value radicand) {
                return guardedMath.approximateRoot(radicand);
              },
+             [this](StoreOp store, Value value, Value address,
+                    unsigned alignment) {
+               if (this->wire && store.getRole() == kWeightRole)
+                 storeToPeers(value, address, alignment);
+             },
              [this](Value first, Value second, uint32_t selector) {
                return permute(first, second, selector);
              }}),
         guardedMath(builder, isFast), counters(counters) {
-    uint32_t bytes = 0;
-    for (auto load : kernel.getBody().front().getOps<LoadOp>()) {
-      auto own = static_cast<uint32_t>(
-          lanes * load.getType().getIntOrFloatBitWidth() / 8);
-      stagedRoles[load.getRole()] = {bytes, own};
-      loadedRoles.push_back({load.getRole(), load.getType()});
-      bytes += static_cast<uint32_t>(kWarp) * own;
-    }
-    staging = {tuning.stages, bytes, warpBytes, stagingMemory};
+    sources = getSources(kernel, wire, lanes);
+    staging = {tuning.stages, getStageBytes(sources, lanes), warpBytes,
+               stagingMemory};
     function = device.create(kernel.getSymName(), device.i64,
                              {device.pointer, device.pointer, device.i64}, loc);
     function.setLinkage(LLVM::Linkage::Internal);
@@ -165,6 +222,8 @@ public:
                {step, tensor,
                 a.i32(static_cast<uint32_t>(emitter.getRoleIndex(role)))}));
 
+    if (wire)
+      emitWire();
     for (ReduceOp count : emitter.getCounts())
       a.store(a.i32(0), getCounter(count), 4);
     emitFirstCopies(entry->getArgument(2));
@@ -342,19 +401,35 @@ private:
                                                widen(ahead)),
                        copies);
             Value index = a.binary<arith::AddIOp>(base, widen(place));
+            if (wire && wire.isUnrolled)
+              copyParts(stage, index);
             auto address = [&](StringRef role, Type integer) {
               return a.address(payloads.lookup(role), integer, index);
             };
-            auto load = [&](LoadOp op, int64_t offset, int64_t count) {
-              auto size = op.getType().getIntOrFloatBitWidth() / 8;
-              return emitter.emitLoad(
-                  op, getStaged(op.getRole(), stage, offset * size), count,
+            auto loadStaged = [&](StringRef key, Type payload, int64_t offset,
+                                  int64_t count) {
+              auto size = payload.getIntOrFloatBitWidth() / 8;
+              return a.load(
+                  withLanes(asInteger(payload), count),
+                  getStaged(key, stage, offset * size),
                   static_cast<unsigned>(std::min<int64_t>(16, count * size)));
             };
+            auto load = [&](LoadOp op, int64_t offset, int64_t count) {
+              if (!wire || op.getRole() != kGradRole)
+                return loadStaged(op.getRole(), op.getType(), offset, count);
+              if (!wire.isUnrolled)
+                return emitMeanByLoop(
+                    a.binary<arith::AddIOp>(index, a.i64(offset)), count);
+              return emitMean(count, [&](uint32_t rank) {
+                return loadStaged(getPartKey(rank), wire.payload, offset,
+                                  count);
+              });
+            };
             SmallVector<Value> results{nextStage(stage), nextStage(copies)};
-            llvm::append_range(
-                results, emitter.emitElements(mapping, load, address, index,
-                                              lanes, values.drop_front(2)));
+            llvm::append_range(results,
+                               emitter.emitElements(mapping, load, address,
+                                                    getWholeIndex(index), lanes,
+                                                    values.drop_front(2)));
             scf::YieldOp::create(builder, loc, results);
           });
         });
@@ -368,18 +443,24 @@ private:
     return a.select(isLast, a.i32(0), next);
   }
 
-  /// Where this thread's vector of a role is in stage `stage`, `offset` bytes
-  /// on.
-  Value getStaged(StringRef role, Value stage, int64_t offset) {
-    auto [begin, bytes] = stagedRoles.lookup(role);
+  uint32_t getVectorBytes(const Source &source) const {
+    return static_cast<uint32_t>(lanes *
+                                 source.payload.getIntOrFloatBitWidth() / 8);
+  }
+
+  /// Where this thread's vector of an operand is in stage `stage`, `offset`
+  /// bytes on.
+  Value getStaged(StringRef key, Value stage, int64_t offset) {
+    const Source &source = *llvm::find_if(
+        sources, [&](const Source &other) { return other.key == key; });
     Value warp = a.binary<arith::ShRUIOp>(thread, a.i32(5));
     Value laneOfWarp = a.binary<arith::AndIOp>(thread, a.i32(kWarp - 1));
     Value own = a.binary<arith::AddIOp>(
         a.binary<arith::MulIOp>(warp, a.i32(staging.warpBytes)),
-        a.binary<arith::MulIOp>(laneOfWarp, a.i32(bytes)));
+        a.binary<arith::MulIOp>(laneOfWarp, a.i32(getVectorBytes(source))));
     Value place = a.binary<arith::AddIOp>(
         stage, a.binary<arith::AddIOp>(
-                   own, a.i32(static_cast<uint32_t>(begin + offset))));
+                   own, a.i32(static_cast<uint32_t>(source.begin + offset))));
     Value memory = LLVM::AddressOfOp::create(builder, loc, staging.memory);
     return a.address(memory, builder.getI8Type(), place);
   }
@@ -389,15 +470,16 @@ private:
   void emitCopies(Value isThere, Value index, Value stage) {
     scf::IfOp::create(builder, loc, isThere, [&](OpBuilder &nested, Location) {
       within(nested, [&] {
-        for (auto &[role, type] : loadedRoles) {
-          Value source =
-              a.address(payloads.lookup(role), asInteger(type), index);
-          auto bytes = stagedRoles.lookup(role).second;
+        for (const Source &source : sources) {
+          Value begin = source.rank ? getOfRank(*source.rank).part
+                                    : payloads.lookup(source.key);
+          Value from = a.address(begin, asInteger(source.payload), index);
+          uint32_t bytes = getVectorBytes(source);
           for (uint32_t offset = 0; offset < bytes; offset += 16) {
             uint32_t size = std::min<uint32_t>(16, bytes - offset);
             NVVM::CpAsyncOp::create(
-                builder, loc, getStaged(role, stage, offset),
-                a.address(source, builder.getI8Type(),
+                builder, loc, getStaged(source.key, stage, offset),
+                a.address(from, builder.getI8Type(),
                           static_cast<int32_t>(offset)),
                 size,
                 size == 16 ? NVVM::LoadCacheModifierKind::CG
@@ -409,6 +491,202 @@ private:
       });
     });
     NVVM::CpAsyncCommitGroupOp::create(builder, loc);
+  }
+
+  /// What is the same for all elements of a gradient of several ranks, and of
+  /// weights that are written to them.
+  void emitWire() {
+    first = call("msamp_first", device.i64, {step, tensor});
+    parts = call(isStore ? "msamp_store_parts" : "msamp_parts", device.pointer,
+                 {step, tensor});
+    copies = call("msamp_copies", device.pointer, {step, tensor});
+    partScales = call("msamp_part_scales", device.pointer, {step, tensor});
+    numPeers = call("msamp_num_peers", device.i32, {step});
+    peers = call("msamp_peers", device.pointer, {step});
+    if (!llvm::is_contained(emitter.getRoles(), kGradRole) ||
+        wire.numRanks > kMostInRegisters)
+      return;
+    for (uint32_t rank = 0; rank < wire.numRanks; ++rank)
+      ofRanks.push_back(loadOfRank(rank));
+  }
+
+  /// What the kernel has to know of a rank's gradient.
+  struct OfRank {
+    Value part, copy, isCopied, scaleInv;
+  };
+
+  OfRank loadOfRank(uint32_t rank) {
+    auto global = LLVM::LLVMPointerType::get(device.context, 1);
+    auto place = static_cast<int32_t>(rank);
+    auto loadAddress = [&](Value table) {
+      return a.load(device.i64, a.address(table, device.i64, place), 8);
+    };
+    auto toPointer = [&](Value address) -> Value {
+      return LLVM::IntToPtrOp::create(builder, loc, global, address);
+    };
+    OfRank result;
+    Value part = loadAddress(parts);
+    result.part = toPointer(part);
+    if (!isStore) {
+      Value copy = loadAddress(copies);
+      result.copy = toPointer(copy);
+      result.isCopied = a.compare(arith::CmpIPredicate::ne, copy, part);
+    }
+    Type f32 = builder.getF32Type();
+    result.scaleInv = a.load(f32, a.address(partScales, f32, place), 4);
+    return result;
+  }
+
+  /// Kept in registers of few ranks, else loaded where it is used.
+  OfRank getOfRank(uint32_t rank) {
+    return ofRanks.empty() ? loadOfRank(rank) : ofRanks[rank];
+  }
+
+  /// Leaves copies of this lane's vectors of other ranks' gradients for the
+  /// store phase, which would have to fetch them again.
+  void copyParts(Value stage, Value index) {
+    Type integer = asInteger(wire.payload);
+    unsigned size = wire.payload.getIntOrFloatBitWidth() / 8;
+    int64_t piece = std::min<int64_t>(lanes, 16 / size);
+    auto alignment = static_cast<unsigned>(piece * size);
+    for (uint32_t rank = 0; !isStore && rank < wire.numRanks; ++rank) {
+      OfRank own = getOfRank(rank);
+      scf::IfOp::create(
+          builder, loc, own.isCopied, [&](OpBuilder &nested, Location) {
+            within(nested, [&] {
+              Value target = a.address(own.copy, integer, index);
+              for (int64_t offset = 0; offset < lanes; offset += piece) {
+                Value value =
+                    a.load(withLanes(integer, piece),
+                           getStaged(getPartKey(rank), stage, offset * size),
+                           alignment);
+                a.store(
+                    value,
+                    a.address(target, integer, static_cast<int32_t>(offset)),
+                    alignment);
+              }
+              scf::YieldOp::create(builder, loc);
+            });
+          });
+    }
+  }
+
+  /// The index in the whole tensor.
+  Value getWholeIndex(Value index) {
+    return wire ? a.binary<arith::AddIOp>(first, index) : index;
+  }
+
+  /// A rank's gradient from its payload's integers.
+  Value emitPart(Value integers, Value scaleInv, int64_t count) {
+    Value payload = wire.payload.isF32()
+                        ? integers
+                        : a.bitcast(withLanes(wire.payload, count), integers);
+    Type wide = withLanes(builder.getF32Type(), count);
+    Value value =
+        wire.payload.isF32()
+            ? payload
+            : DecodeOp::create(builder, loc, wide, payload).getResult();
+    return a.binary<arith::MulFOp>(
+        value, count == 1 ? scaleInv : a.splat(count, scaleInv));
+  }
+
+  Value divideByRanks(Value sum, int64_t count) {
+    Value ranks = arith::ConstantOp::create(
+        builder, loc,
+        builder.getF32FloatAttr(static_cast<float>(wire.numRanks)));
+    return a.binary<arith::DivFOp>(sum,
+                                   count == 1 ? ranks : a.splat(count, ranks));
+  }
+
+  /// The mean that msamp.reduce_scatter defines: sums of neighbours until one
+  /// is left. `load` gives the integers of a rank's `count` elements.
+  Value emitMean(int64_t count, llvm::function_ref<Value(uint32_t)> load) {
+    SmallVector<Value> sums;
+    for (uint32_t rank = 0; rank < wire.numRanks; ++rank)
+      sums.push_back(emitPart(load(rank), getOfRank(rank).scaleInv, count));
+    for (size_t stride = 1; stride < sums.size(); stride *= 2)
+      for (size_t rank = 0; rank + stride < sums.size(); rank += 2 * stride)
+        sums[rank] = a.binary<arith::AddFOp>(sums[rank], sums[rank + stride]);
+    return divideByRanks(sums.front(), count);
+  }
+
+  /// The same of any number of ranks, from memory: a loop for each level of the
+  /// tree of sums.
+  Value emitMeanByLoop(Value index, int64_t count) {
+    return divideByRanks(
+        emitSum(llvm::Log2_32_Ceil(wire.numRanks), a.i32(0), index, count),
+        count);
+  }
+
+  /// The sum of the 2^level ranks from `rank` on, as far as there are any.
+  Value emitSum(unsigned level, Value rank, Value index, int64_t count) {
+    if (level == 0) {
+      Value part = a.load(device.i64, a.address(parts, device.i64, rank), 8);
+      Value scaleInv =
+          a.load(builder.getF32Type(),
+                 a.address(partScales, builder.getF32Type(), rank), 4);
+      Type integer = asInteger(wire.payload);
+      auto global = LLVM::LLVMPointerType::get(device.context, 1);
+      Value base = LLVM::IntToPtrOp::create(builder, loc, global, part);
+      unsigned alignment = wire.payload.getIntOrFloatBitWidth() / 8;
+      Value integers = a.load(withLanes(integer, count),
+                              a.address(base, integer, index), alignment);
+      if (!isStore)
+        copyPart(part, rank, index, integers, alignment);
+      return emitPart(integers, scaleInv, count);
+    }
+    Value end = a.binary<arith::MinUIOp>(
+        a.binary<arith::AddIOp>(rank, a.i32(1u << level)),
+        a.i32(wire.numRanks));
+    Value zero = arith::ConstantOp::create(
+        builder, loc,
+        builder.getZeroAttr(withLanes(builder.getF32Type(), count)));
+    auto loop = scf::ForOp::create(
+        builder, loc, rank, end, a.i32(1u << (level - 1)), zero,
+        [&](OpBuilder &nested, Location, Value half, ValueRange sums) {
+          within(nested, [&] {
+            Value sum = emitSum(level - 1, half, index, count);
+            Value isFirst = a.compare(arith::CmpIPredicate::eq, half, rank);
+            scf::YieldOp::create(
+                builder, loc,
+                a.select(isFirst, sum,
+                         a.binary<arith::AddFOp>(sums.front(), sum)));
+          });
+        });
+    return loop.getResult(0);
+  }
+
+  /// The same as copyParts of what a loop has loaded.
+  void copyPart(Value part, Value rank, Value index, Value integers,
+                unsigned alignment) {
+    Value copy = a.load(device.i64, a.address(copies, device.i64, rank), 8);
+    scf::IfOp::create(
+        builder, loc, a.compare(arith::CmpIPredicate::ne, copy, part),
+        [&](OpBuilder &nested, Location) {
+          within(nested, [&] {
+            auto global = LLVM::LLVMPointerType::get(device.context, 1);
+            Value target =
+                a.address(LLVM::IntToPtrOp::create(builder, loc, global, copy),
+                          asInteger(wire.payload), index);
+            a.store(integers, target, alignment);
+            scf::YieldOp::create(builder, loc);
+          });
+        });
+  }
+
+  /// Stores a new weight to all ranks whose memory is within reach.
+  void storeToPeers(Value value, Value address, unsigned alignment) {
+    scf::ForOp::create(
+        builder, loc, a.i32(0), numPeers, a.i32(1), ValueRange(),
+        [&](OpBuilder &nested, Location, Value peer, ValueRange) {
+          within(nested, [&] {
+            Value distance =
+                a.load(device.i64, a.address(peers, device.i64, peer), 8);
+            a.store(value, a.address(address, builder.getI8Type(), distance),
+                    alignment);
+            scf::YieldOp::create(builder, loc);
+          });
+        });
   }
 
   /// This lane's elements before the first vector of a chunk and after its
@@ -431,12 +709,15 @@ private:
               return a.address(payloads.lookup(role), integer, index);
             };
             auto load = [&](LoadOp op, int64_t, int64_t) {
+              if (wire && op.getRole() == kGradRole)
+                return emitMeanByLoop(index, 1);
               return emitter.emitLoad(
                   op, address(op.getRole(), asInteger(op.getType())), 1);
             };
             scf::YieldOp::create(builder, loc,
                                  emitter.emitElements(mapping, load, address,
-                                                      index, 1, carried));
+                                                      getWholeIndex(index), 1,
+                                                      carried));
           });
         });
     return SmallVector<Value>(loop.getResults());
@@ -484,6 +765,8 @@ private:
   };
 
   DeviceModule &device;
+  Wire wire;
+  bool isStore;
   int64_t lanes, chunkElements;
   OpBuilder builder;
   Location loc;
@@ -494,10 +777,13 @@ private:
   LLVM::LLVMFuncOp function;
   Value step, tensor, numElements, head, results, lane, thread;
   Staging staging;
-  /// Roles that are loaded; where a stage has them, and the bytes of a vector.
-  SmallVector<std::pair<StringRef, Type>> loadedRoles;
-  llvm::StringMap<std::pair<uint32_t, uint32_t>> stagedRoles;
+  SmallVector<Source> sources;
+  /// By role.
   llvm::StringMap<Value> payloads;
+  /// Of a step that ranks share: this part's first element in the whole tensor;
+  /// gradients and their scale_invs; see DeviceGroup.
+  Value first, parts, copies, partScales, numPeers, peers;
+  SmallVector<OfRank> ofRanks;
 };
 
 //===----------------------------------------------------------------------===//
@@ -600,30 +886,63 @@ struct ConvertMSAMPToGPU
         LLVM::Linkage::External, "staging", Attribute(), /*alignment=*/16,
         /*addrSpace=*/3);
     SymbolTable classes(layout);
+    uint32_t numRanks = 0;
+    if (layout.getSharding())
+      numRanks = symbols.lookup<ProcessGroupOp>(*layout.getGroup()).getRanks();
+    emitNumRanks(device, launch.getLoc(), numRanks);
+    auto classOf = [&](KernelOp kernel) {
+      return classes.lookup<StorageClassOp>(kernel.getStorageClass());
+    };
     auto lanesOf = [&](KernelOp kernel) {
-      return getLanes(classes.lookup<StorageClassOp>(kernel.getStorageClass()),
-                      optimizer, tuning);
+      return getLanes(classOf(kernel), optimizer, numRanks != 0, tuning);
+    };
+    uint32_t roomOfWarp = getRoomOfWarp(chip, capability, tuning, counters);
+    auto wireOf = [&](KernelOp kernel) {
+      if (!numRanks)
+        return Wire();
+      Wire wire{classOf(kernel).getStorage(kWireRole).getPayload(), numRanks,
+                /*isUnrolled=*/numRanks <= Wire::kMostUnrolled};
+      int64_t lanes = lanesOf(kernel);
+      wire.isUnrolled &=
+          tuning.stages *
+              getStageBytes(getSources(kernel, wire, lanes), lanes) <=
+          roomOfWarp;
+      return wire;
     };
     uint32_t warpBytes = 0;
-    for (auto kernel : launch.getKernels().front().getOps<KernelOp>())
+    for (auto kernel : launch.getKernels().front().getOps<KernelOp>()) {
+      int64_t lanes = lanesOf(kernel);
       warpBytes = std::max(
-          warpBytes, tuning.stages * getStageBytes(kernel, lanesOf(kernel)));
+          warpBytes,
+          tuning.stages *
+              getStageBytes(getSources(kernel, wireOf(kernel), lanes), lanes));
+    }
     for (auto kernel : launch.getKernels().front().getOps<KernelOp>())
-      KernelLowering(device, kernel, optimizer, lanesOf(kernel), tuning,
-                     fastMath, counters, staging, warpBytes)
+      KernelLowering(device, kernel, optimizer, wireOf(kernel), lanesOf(kernel),
+                     tuning, fastMath, counters, staging, warpBytes)
           .run();
     setNumber("msamp.shared_bytes", warpBytes * tuning.threads / kWarp);
     emitDispatch(device, launch, layout);
     return success();
   }
 
-  /// Bytes that a warp of `kernel` copies at once.
-  static uint32_t getStageBytes(KernelOp kernel, int64_t lanes) {
-    uint32_t bytes = 0;
-    for (auto load : kernel.getBody().front().getOps<LoadOp>())
-      bytes += static_cast<uint32_t>(
-          kWarp * lanes * load.getType().getIntOrFloatBitWidth() / 8);
-    return bytes;
+  /// Bytes of shared memory that a warp can have for copies; see the CUDA
+  /// programming guide's table of technical specifications by capability.
+  static uint32_t getRoomOfWarp(StringRef chip, unsigned capability,
+                                const Tuning &tuning, LLVM::GlobalOp counters) {
+    bool isPortable = llvm::isDigit(chip.back());
+    bool hasMost = capability >= 90 && capability < 120;
+    bool hasMore = capability == 80 || capability == 87;
+    uint32_t ofMultiprocessor = isPortable || !(hasMost || hasMore) ? 100 << 10
+                                : hasMost                           ? 228 << 10
+                                                                    : 164 << 10;
+    // A block costs 1 KiB more than it asks for.
+    auto ofCounters =
+        static_cast<uint32_t>(mlir::DataLayout::closest(counters).getTypeSize(
+            counters.getGlobalType()));
+    uint32_t ofBlock =
+        ofMultiprocessor / tuning.blocksPerSM - 1024 - ofCounters;
+    return ofBlock / (tuning.threads / kWarp);
   }
 
   /// Shared memory for the counts of the kernel that has the most.
@@ -673,10 +992,11 @@ struct ConvertMSAMPToGPU
   /// lane as there are stages, or else copies would have to reach beyond the
   /// next chunk.
   static int64_t getLanes(StorageClassOp storageClass, OptimizerOp optimizer,
-                          const Tuning &tuning) {
+                          bool isShared, const Tuning &tuning) {
     unsigned widest = 1;
     for (StringRef role : optimizer.getRoles())
-      if (StorageAttr storage = storageClass.getStorage(role))
+      if (StorageAttr storage = storageClass.getStorage(
+              isShared && role == kGradRole ? StringRef(kWireRole) : role))
         widest =
             std::max(widest, storage.getPayload().getIntOrFloatBitWidth() / 8);
     return std::min<int64_t>(tuning.accessBytes / widest,
@@ -700,6 +1020,16 @@ struct ConvertMSAMPToGPU
     builder.setInsertionPointToStart(block);
     device.call(builder, loc, "msamp_run_step", {}, block->getArgument(0));
     LLVM::ReturnOp::create(builder, loc, ValueRange());
+  }
+
+  /// What tells the device library whether ranks share the step.
+  void emitNumRanks(DeviceModule &device, Location loc, uint32_t numRanks) {
+    LLVM::LLVMFuncOp function =
+        device.create("msamp_num_ranks", device.i32, {}, loc);
+    OpBuilder builder(&getContext());
+    builder.setInsertionPointToStart(function.addEntryBlock(builder));
+    LLVM::ReturnOp::create(builder, loc,
+                           ScalarBuilder{builder, loc}.i32(numRanks));
   }
 
   /// The function by which the device library reaches the kernels.

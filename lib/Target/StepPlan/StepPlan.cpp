@@ -190,8 +190,12 @@ private:
       if (!group)
         return layout.emitOpError()
                << "group " << layout.getGroupAttr() << " is not defined";
-      shardings.push_back({static_cast<plan::ShardingPolicy>(*policy),
-                           static_cast<uint32_t>(group.getRanks())});
+      shardings.push_back(
+          {static_cast<plan::ShardingPolicy>(*policy),
+           static_cast<uint32_t>(group.getRanks()),
+           static_cast<plan::Collectives>(
+               group.getCollectives().value_or(CollectiveKind::Auto)),
+           /*reserved=*/0});
       for (auto storageClass :
            layout.getTable().front().getOps<StorageClassOp>())
         wires.push_back(getStorage(storageClass.getStorage(kWireRole)));
@@ -390,6 +394,10 @@ private:
     for (auto tensor : llvm::make_early_inc_range(
              formats->getTable().front().getOps<TensorOp>()))
       tensor.erase();
+    if (layout.getGroup())
+      if (auto group = SymbolTable::lookupNearestSymbolFrom<ProcessGroupOp>(
+              launch->getParentOp(), layout.getGroupAttr()))
+        stream << *group << "\n";
     stream << *optimizer << "\n" << *formats << "\n" << *launch << "\n";
     writer.addBytes(plan::SectionKind::Mlir, text);
   }

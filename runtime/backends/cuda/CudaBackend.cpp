@@ -4,7 +4,8 @@
 // that the caller asks for.
 
 #include "backends/Backend.h"
-#include "backends/cuda/Driver.h"
+#include "backends/cuda/CudaGroup.h"
+#include "backends/cuda/DeviceMemory.h"
 #include "core/Formats.h"
 
 #include <algorithm>
@@ -15,151 +16,6 @@ using namespace msamp::rt;
 using namespace msamp::rt::cuda;
 
 namespace {
-
-/// Makes a context current for a scope.
-class ScopedContext {
-public:
-  ScopedContext(const Driver &driver, Context context) : driver(driver) {
-    driver.CtxPushCurrent(context);
-  }
-  ~ScopedContext() {
-    Context ignored;
-    driver.CtxPopCurrent(&ignored);
-  }
-  ScopedContext(const ScopedContext &) = delete;
-  ScopedContext &operator=(const ScopedContext &) = delete;
-
-private:
-  const Driver &driver;
-};
-
-/// The device's primary context, and the stream that everything is ordered by.
-class DeviceMemory : public Memory {
-public:
-  const Driver *driver = nullptr;
-  Device device = 0;
-  Context context = nullptr;
-  Stream stream = nullptr;
-
-  ~DeviceMemory() override {
-    if (context)
-      driver->DevicePrimaryCtxRelease(device);
-  }
-
-  bool isHost() const override { return false; }
-
-  Status allocate(size_t size, void *&data) override {
-    ScopedContext scope(*driver, context);
-    DevicePointer address = 0;
-    if (Result result = driver->MemAlloc(&address, std::max<size_t>(size, 1))) {
-      size_t free = 0, total = 0;
-      driver->MemGetInfo(&free, &total);
-      return failed(*driver, result,
-                    "cannot allocate " + std::to_string(size) +
-                        " bytes of device memory (" + std::to_string(free) +
-                        " of " + std::to_string(total) + " are free)");
-    }
-    data = reinterpret_cast<void *>(address);
-    return check(
-        driver->MemsetD8Async(address, 0, std::max<size_t>(size, 1), stream),
-        "cannot clear device memory");
-  }
-
-  Status allocateOffloaded(size_t size, void *&data) override {
-    ScopedContext scope(*driver, context);
-    size = std::max<size_t>(size, 1);
-    MSAMP_RETURN_IF_ERROR(
-        check(driver->MemHostAlloc(&data, size, kHostAllocPortable),
-              "cannot allocate " + std::to_string(size) +
-                  " bytes of pinned host memory"));
-    std::memset(data, 0, size);
-    return {};
-  }
-
-  void release(void *data) override {
-    ScopedContext scope(*driver, context);
-    unsigned type = kDeviceMemory;
-    auto address = reinterpret_cast<DevicePointer>(data);
-    driver->PointerGetAttribute(&type, kPointerMemoryType, address);
-    if (type == kHostMemory)
-      driver->MemFreeHost(data);
-    else
-      driver->MemFree(address);
-  }
-
-  Status copyToHost(void *host, const void *data, size_t size) override {
-    if (size == 0)
-      return {};
-    ScopedContext scope(*driver, context);
-    MSAMP_RETURN_IF_ERROR(
-        check(driver->MemcpyDtoHAsync(
-                  host, reinterpret_cast<DevicePointer>(data), size, stream),
-              "cannot copy " + std::to_string(size) + " bytes to the host"));
-    return check(driver->StreamSynchronize(stream),
-                 "the device failed before a copy to the host was done");
-  }
-
-  Status copyFromHost(void *data, const void *host, size_t size) override {
-    if (size == 0)
-      return {};
-    ScopedContext scope(*driver, context);
-    // From pageable memory, the driver has read `host` when this returns.
-    return check(driver->MemcpyHtoDAsync(reinterpret_cast<DevicePointer>(data),
-                                         host, size, stream),
-                 "cannot copy " + std::to_string(size) +
-                     " bytes to the device");
-  }
-
-  Status check(Result result, const std::string &what) const {
-    return result ? failed(*driver, result, what) : Status();
-  }
-};
-
-/// A table in device memory.
-class DeviceTable {
-public:
-  explicit DeviceTable(DeviceMemory &memory) : memory(memory) {}
-  ~DeviceTable() {
-    if (data)
-      memory.release(data);
-  }
-  DeviceTable(const DeviceTable &) = delete;
-  DeviceTable &operator=(const DeviceTable &) = delete;
-
-  /// Makes room for `size` bytes; keeps what is there only if there is room.
-  Status reserve(size_t size) {
-    if (size <= capacity && data)
-      return {};
-    if (data)
-      memory.release(data);
-    data = nullptr;
-    capacity = 0;
-    MSAMP_RETURN_IF_ERROR(memory.allocate(size, data));
-    capacity = size;
-    return {};
-  }
-
-  template <typename Element>
-  Status write(const std::vector<Element> &elements) {
-    MSAMP_RETURN_IF_ERROR(reserve(elements.size() * sizeof(Element)));
-    return memory.copyFromHost(data, elements.data(),
-                               elements.size() * sizeof(Element));
-  }
-
-  uint64_t address(size_t offset = 0) const {
-    return reinterpret_cast<uint64_t>(data) + offset;
-  }
-  char *at(size_t offset) const { return static_cast<char *>(data) + offset; }
-
-private:
-  DeviceMemory &memory;
-  void *data = nullptr;
-  size_t capacity = 0;
-};
-
-uint64_t addressOf(const void *data) {
-  return reinterpret_cast<uint64_t>(data);
-}
 
 class CudaBackend : public DeviceBackend {
 public:
@@ -207,7 +63,8 @@ public:
   std::string describe() const override {
     return "cuda (" + deviceName + ", " + image->arch +
            (image->info.kind == plan::ImageKind::Ptx ? " PTX" : " cubin") +
-           (plan->hasFastMath ? ", fast math)" : ")");
+           (plan->hasFastMath ? ", fast math" : "") +
+           (group ? ", collectives " + group->describe() : "") + ")";
   }
 
   Memory &memory() override { return deviceMemory; }
@@ -244,6 +101,8 @@ public:
   Status setBuffers(const std::vector<const TensorBuffers *> &tensors,
                     const StepBuffers &buffers) override {
     MSAMP_RETURN_IF_ERROR(checkNotCapturing("bind buffers"));
+    if (group)
+      MSAMP_RETURN_IF_ERROR(group->clearShown());
     size_t numRoles = plan->roles.size();
     std::vector<plan::DeviceTensor> rows;
     std::vector<plan::DeviceBuffer> bufferRows;
@@ -264,6 +123,7 @@ public:
         chunkRows.push_back((chunk << 32) | rows.size());
       plan::DeviceTensor row{};
       row.num_elements = tensor.numElements;
+      row.first = tensor.first;
       row.step = addressOf(bound.step);
       row.grad_amax = bound.gradAmax
                           ? addressOf(bound.gradAmax)
@@ -271,7 +131,7 @@ public:
       row.forgets_grad_amax = !bound.gradAmax;
       row.storage_class = static_cast<uint32_t>(tensor.classIndex);
       row.group = static_cast<uint32_t>(tensor.group);
-      row.head = findHead(tensor.classIndex, bound);
+      row.head = findHead(index, bound);
       row.index = static_cast<uint32_t>(index);
       rows.push_back(row);
       for (size_t role = 0; role < numRoles; ++role)
@@ -318,7 +178,42 @@ public:
         sizeof(gradScale));
   }
 
+  Status join(Communicator &comm,
+              const std::vector<std::vector<ShardRange>> &ranges,
+              RankWindow &window) override {
+    group = std::make_unique<CudaGroup>(deviceMemory, *plan, ranges, comm);
+    communicator = &comm;
+    MSAMP_RETURN_IF_ERROR(group->open(window));
+    step.group = group->address();
+    return {};
+  }
+
+  Status combine(std::vector<uint64_t> &values, bool isSum) override {
+    // Ranks that all have everything find the same.
+    if (!group || values.empty() ||
+        plan->sharding->policy == plan::ShardingPolicy::None)
+      return {};
+    return communicator->allReduce(values,
+                                   isSum ? Reduction::Sum : Reduction::Max);
+  }
+
+  Status describeRankError(plan::DeviceError error, size_t tensor,
+                           unsigned rank) override {
+    if (!group)
+      return {StatusCode::Internal, "the device reports an unknown error"};
+    return group->describeError(error, tensor, rank);
+  }
+
   Status launch() override {
+    if (!group)
+      return launchKernel();
+    return group->run([&](plan::DevicePart first, plan::DevicePart last) {
+      MSAMP_RETURN_IF_ERROR(setParts(first, last));
+      return launchKernel();
+    });
+  }
+
+  Status launchKernel() {
     ScopedContext scope(*driver, deviceMemory.context);
     uint64_t address = stepTable.address();
     void *arguments[] = {&address};
@@ -331,6 +226,8 @@ public:
   }
 
   Status synchronize(plan::DeviceReport &report) override {
+    if (group)
+      MSAMP_RETURN_IF_ERROR(group->wait());
     return deviceMemory
         .copyToHost(&report,
                     reinterpret_cast<const void *>(reportTable.address()),
@@ -522,6 +419,8 @@ private:
     step.num_roles = static_cast<uint32_t>(numRoles);
     step.num_scalars = static_cast<uint32_t>(plan->numScalars);
     step.num_hypers = static_cast<uint32_t>(plan->hypers.size());
+    step.num_groups = static_cast<uint32_t>(plan->groups.size());
+    step.num_plan_tensors = static_cast<uint32_t>(plan->tensors.size());
     return {};
   }
 
@@ -529,6 +428,25 @@ private:
     step.first_error = plan::kNoError;
     step.overflow_tensor = plan::kNoTensor;
     return deviceMemory.copyFromHost(stepTable.at(0), &step, sizeof(step));
+  }
+
+  /// Says which parts of a step the next launch does.
+  Status setParts(plan::DevicePart first, plan::DevicePart last) {
+    auto begin = static_cast<uint32_t>(first),
+         end = static_cast<uint32_t>(last);
+    if (step.first_part == begin && step.last_part == end)
+      return {};
+    step.first_part = begin;
+    step.last_part = end;
+    ScopedContext scope(*driver, deviceMemory.context);
+    for (auto [offset, value] :
+         {std::pair(offsetof(plan::DeviceStep, first_part), begin),
+          std::pair(offsetof(plan::DeviceStep, last_part), end)})
+      MSAMP_RETURN_IF_ERROR(deviceMemory.check(
+          driver->MemsetD32Async(stepTable.address(offset), value, 1,
+                                 deviceMemory.stream),
+          "cannot say what the launch is to do"));
+    return {};
   }
 
   Status wait() {
@@ -551,7 +469,8 @@ private:
   }
 
   /// See DeviceTensor::head.
-  uint32_t findHead(size_t classIndex, const TensorBuffers &bound) const {
+  uint32_t findHead(size_t tensor, const TensorBuffers &bound) const {
+    size_t classIndex = plan->tensors[tensor].classIndex;
     uint32_t widest = 1;
     for (size_t role = 0; role < plan->roles.size(); ++role)
       if (plan->holds(classIndex, role))
@@ -564,13 +483,24 @@ private:
           continue;
         uint32_t size = sizeOf(classIndex, role);
         uint32_t access = std::min<uint32_t>(16, lanes * size);
-        isAligned &=
-            (addressOf(bound.payload[role]) + head * size) % access == 0;
+        const void *payload =
+            group && role == Plan::roleIndex(plan::RoleKind::Grad)
+                ? group->ownPart(tensor)
+                : bound.payload[role];
+        isAligned &= (addressOf(payload) + head * size) % access == 0;
       }
-      if (isAligned)
+      if (isAligned && !crossesIndex(tensor, head, lanes))
         return head;
     }
     return plan::kUnaligned;
+  }
+
+  /// Whether a vector of elements has indices on both sides of a multiple of
+  /// 2^32: all of a vector's hashes have the upper half of its first index.
+  bool crossesIndex(size_t tensor, uint32_t head, uint32_t lanes) const {
+    uint64_t first = plan->tensors[tensor].first;
+    uint64_t last = first + plan->tensors[tensor].numElements;
+    return first >> 32 != last >> 32 && (first + head) % lanes != 0;
   }
 
   uint32_t sizeOf(size_t classIndex, size_t role) const {
@@ -588,6 +518,8 @@ private:
   Function function = nullptr;
   const PlanImage *image = nullptr;
   unsigned numBlocks = 0;
+  std::unique_ptr<CudaGroup> group; // of a sharded step
+  Communicator *communicator = nullptr;
 
   /// What stepTable holds.
   plan::DeviceStep step{};
@@ -608,4 +540,12 @@ Status msamp::rt::createCudaBackend(std::shared_ptr<const Plan> plan,
   MSAMP_RETURN_IF_ERROR(backend->open(device, stream));
   result = std::move(backend);
   return {};
+}
+
+Status msamp::rt::countCudaDevices(int &count) {
+  const Driver *driver = nullptr;
+  MSAMP_RETURN_IF_ERROR(Driver::get(driver));
+  Result result = driver->DeviceGetCount(&count);
+  return result ? failed(*driver, result, "cannot count CUDA devices")
+                : Status();
 }

@@ -50,11 +50,22 @@ const char *findAll(void *library, Driver &driver) {
   MSAMP_FIND(MemcpyDtoH, "_v2")
   MSAMP_FIND(MemcpyHtoDAsync, "_v2")
   MSAMP_FIND(MemcpyDtoHAsync, "_v2")
+  MSAMP_FIND(MemcpyDtoDAsync, "_v2")
   MSAMP_FIND(MemsetD8Async, "")
+  MSAMP_FIND(MemsetD32Async, "")
+  MSAMP_FIND(StreamCreate, "")
+  MSAMP_FIND(StreamDestroy, "_v2")
+  MSAMP_FIND(StreamQuery, "")
   MSAMP_FIND(StreamSynchronize, "")
   MSAMP_FIND(StreamIsCapturing, "")
   MSAMP_FIND(StreamGetCtx, "")
   MSAMP_FIND(PointerGetAttribute, "")
+  MSAMP_FIND(DeviceGetPCIBusId, "")
+  MSAMP_FIND(DeviceCanAccessPeer, "")
+  MSAMP_FIND(CtxEnablePeerAccess, "")
+  MSAMP_FIND(IpcGetMemHandle, "")
+  MSAMP_FIND(IpcOpenMemHandle, "_v2")
+  MSAMP_FIND(IpcCloseMemHandle, "")
 #undef MSAMP_FIND
   return nullptr;
 }

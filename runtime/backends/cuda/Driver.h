@@ -38,6 +38,15 @@ enum HostAllocFlag : unsigned { kHostAllocPortable = 1 };
 enum JitOption : int { kJitErrorLog = 5, kJitErrorLogSize = 6 };
 inline constexpr Result kOutOfMemory = 2;
 inline constexpr Result kInvalidValue = 1;
+inline constexpr Result kNotReady = 600;
+inline constexpr Result kPeerAccessAlreadyEnabled = 704;
+enum StreamFlag : unsigned { kNonBlocking = 1 };
+enum IpcFlag : unsigned { kEnablePeerAccess = 1 };
+
+/// Names an allocation to other processes of the host.
+struct IpcHandle {
+  char bytes[64];
+};
 
 /// Entry points by their names in libcuda, without the leading "cu".
 struct Driver {
@@ -82,13 +91,27 @@ struct Driver {
                             size_t size, Stream stream);
   Result (*MemcpyDtoHAsync)(void *target, DevicePointer source, size_t size,
                             Stream stream);
+  Result (*MemcpyDtoDAsync)(DevicePointer target, DevicePointer source,
+                            size_t size, Stream stream);
   Result (*MemsetD8Async)(DevicePointer target, unsigned char value,
                           size_t size, Stream stream);
+  Result (*MemsetD32Async)(DevicePointer target, unsigned value, size_t count,
+                           Stream stream);
+  Result (*StreamCreate)(Stream *stream, unsigned flags);
+  Result (*StreamDestroy)(Stream stream);
+  Result (*StreamQuery)(Stream stream);
   Result (*StreamSynchronize)(Stream stream);
   Result (*StreamIsCapturing)(Stream stream, int *status);
   Result (*StreamGetCtx)(Stream stream, Context *context);
   Result (*PointerGetAttribute)(void *value, PointerAttribute,
                                 DevicePointer address);
+  Result (*DeviceGetPCIBusId)(char *text, int size, Device device);
+  Result (*DeviceCanAccessPeer)(int *can, Device device, Device peer);
+  Result (*CtxEnablePeerAccess)(Context peer, unsigned flags);
+  Result (*IpcGetMemHandle)(IpcHandle *handle, DevicePointer address);
+  Result (*IpcOpenMemHandle)(DevicePointer *address, IpcHandle handle,
+                             unsigned flags);
+  Result (*IpcCloseMemHandle)(DevicePointer address);
   // NOLINTEND(readability-identifier-naming)
 
   /// The driver of this machine, loaded and initialised once.

@@ -19,7 +19,10 @@ static_assert(sizeof(DeviceBuffer) == 24);
 
 /// One tensor that takes part in the step.
 struct DeviceTensor {
+  /// Elements from index `first` of the whole tensor on, by which hashes are
+  /// keyed.
   uint64_t num_elements;
+  uint64_t first;
   uint64_t step;      // address of an int64_t
   uint64_t grad_amax; // address of a float; 0: not known
   uint32_t storage_class;
@@ -34,7 +37,7 @@ struct DeviceTensor {
   uint32_t sweep;
   uint32_t forgets_grad_amax; // 1: grad_amax holds for one step
 };
-static_assert(sizeof(DeviceTensor) == 48);
+static_assert(sizeof(DeviceTensor) == 56);
 inline constexpr uint32_t kUnaligned = 0xFFFFFFFF;
 
 /// A chunk of chunk_elements elements, or the rest of a tensor: its row in
@@ -48,6 +51,15 @@ enum class DeviceError : uint32_t {
   Step = 2,      // negative, or at its end
   Scalar = 3,    // not finite; the detail is its number
   GradScale = 4, // not a positive number
+  // Of a step that ranks share; the detail is a rank that is not at one with
+  // rank 0, or cannot go on.
+  RankFailed = 5,       // for an error of its own
+  GradScaleDiffers = 6, // the loss scale
+  HyperDiffers = 7,     // hyper-parameters
+  StepDiffers = 8,      // the tensor's step
+  GradientDiffers = 9,  // whether the tensor has a gradient
+  RankLate = 10,        // did not come in time
+  Interrupted = 11,     // the host asked to give up
 };
 
 /// DeviceTensor::index in the upper half, then DeviceError and the detail, 16
@@ -65,9 +77,91 @@ struct DeviceReport {
   /// First tensor (DeviceTensor::index) with a gradient that is not finite.
   uint32_t overflow_tensor;
   uint32_t found_inf; // the caller's flag was set
-  uint32_t reserved;
+  uint32_t is_torn;   // the step failed after its first write
 };
 static_assert(sizeof(DeviceReport) == 48);
+
+//===----------------------------------------------------------------------===//
+// Ranks
+//===----------------------------------------------------------------------===//
+
+/// The parts of a step that ranks share. What a rank has to show the others
+/// comes at the end of a part, before the next begins: within one launch they
+/// meet by flags in one another's memory; else each part is a launch, and the
+/// runtime moves the bytes between them.
+enum class DevicePart : uint32_t {
+  Show = 0,   // scalars and scales; shows a ShownStep, gradients
+  Reduce = 1, // one step for all, then the reduce sweep; shows its results
+  Store = 2,  // shows results, new weights
+  Commit = 3
+};
+inline constexpr uint32_t kNumDeviceParts = 4;
+
+/// What a rank shows of itself, then a ShownTensor for each of the plan's
+/// tensors.
+struct ShownStep {
+  double grad_scale;
+  uint64_t hyper_hash;
+  uint64_t first_error; // as DeviceReport's
+  uint32_t overflow_tensor;
+  uint32_t found_inf;
+};
+static_assert(sizeof(ShownStep) == 32);
+struct ShownTensor {
+  int64_t step;
+  float scale_inv; // of the gradient
+  float amax;      // of the gradient; negative: not known
+  uint32_t has_gradient;
+  uint32_t reserved;
+};
+static_assert(sizeof(ShownTensor) == 24);
+
+/// A rank's block of what it shows, by the part at whose end it does:
+///   Show:   ShownStep, ShownTensor[tensors of the plan]
+///   Reduce: ShownStep, uint64_t[tensors of the plan][results]
+///   Store:  uint64_t[tensors of the plan][results]
+/// The offset of what `part` shows; of Commit, the size of all.
+constexpr uint64_t shownOffset(DevicePart part, uint64_t numTensors,
+                               uint64_t numResults) {
+  uint64_t results = numTensors * numResults * sizeof(uint64_t);
+  uint64_t offset = 0;
+  if (part > DevicePart::Show)
+    offset += sizeof(ShownStep) + numTensors * sizeof(ShownTensor);
+  if (part > DevicePart::Reduce)
+    offset += sizeof(ShownStep) + results;
+  if (part > DevicePart::Store)
+    offset += results;
+  return offset;
+}
+
+/// How a rank reaches the others.
+struct DeviceGroup {
+  // Addresses.
+  uint64_t shown;       // uint64_t[ranks]: the block of each rank, where this
+                        // rank reads it
+  uint64_t flags;       // uint64_t[ranks]: each rank's uint32_t[ranks], where
+                        // this rank writes; 0: ranks do not meet in a launch
+  uint64_t peers;       // int64_t[num_peers]: how far the others' weights are
+                        // from this rank's
+  uint64_t parts;       // uint64_t[tensors of the plan][ranks]: each rank's
+                        // gradient of the elements that this rank updates
+  uint64_t copies;      // the same: where a look at gradients before the store
+                        // phase leaves a copy for it; the part where none
+  uint64_t part_scales; // float[tensors of the plan][ranks]
+  uint64_t wires;       // Storage[classes]
+  uint64_t interrupt;   // uint32_t of the host: not 0 asks to give up
+  uint64_t deadline_ns; // how long to wait for another rank
+  uint32_t rank;
+  uint32_t num_ranks;
+  uint32_t num_peers; // to whose memory new weights are written too
+  uint32_t is_split;  // 0: each rank updates everything
+  uint32_t epoch;     // of the last meeting
+  uint32_t is_broken; // DeviceError and rank, 16 bits each, if a meeting
+                      // failed: there are no more
+  uint32_t found_inf; // some rank's, in this step
+  uint32_t reserved;
+};
+static_assert(sizeof(DeviceGroup) == 104);
 
 struct DeviceStep {
   // Addresses.
@@ -85,12 +179,17 @@ struct DeviceStep {
   uint64_t grad_scale; // float, or 0: grad_scale_value is it
   uint64_t found_inf;  // float, not 0 if the step is to be skipped; or 0
   uint64_t report;     // DeviceReport
+  uint64_t group;      // DeviceGroup, or 0
   double grad_scale_value;
   uint32_t num_tensors;
   uint32_t num_chunks;
   uint32_t num_roles;
   uint32_t num_scalars;
   uint32_t num_hypers;
+  uint32_t num_groups;
+  uint32_t num_plan_tensors;
+  // Parts that the next launch does; see DevicePart.
+  uint32_t first_part, last_part;
   // State of a launch, which leaves it as it found it.
   uint32_t barrier;
   uint64_t first_error;     // kNoError
@@ -98,7 +197,7 @@ struct DeviceStep {
   uint32_t any_sweep;       // some tensor needs the reduce phase
   uint32_t next_chunk[2];   // of the reduce and the store sweep
 };
-static_assert(sizeof(DeviceStep) == 152);
+static_assert(sizeof(DeviceStep) == 176);
 
 } // namespace msamp::plan
 

@@ -19,7 +19,7 @@ namespace msamp::plan {
 
 inline constexpr char kMagic[8] = {'M', 'S', 'A', 'M', 'P', 'L', 'A', 'N'};
 /// Raised whenever an older reader would misread a newer plan.
-inline constexpr uint32_t kVersion = 3;
+inline constexpr uint32_t kVersion = 4;
 
 struct PlanHeader {
   char magic[8];
@@ -151,9 +151,21 @@ inline constexpr uint32_t kLastShardingPolicy = 3;
 inline constexpr const char *kShardingNames[] = {"none", "fsdp2", "flat",
                                                  "tensor"};
 
+/// Where ranks' gradients are read and weights are written; on devices.
+enum class Collectives : uint32_t {
+  Auto = 0,     // fused where every rank reaches the others' memory
+  Separate = 1, // between launches, by a communicator
+  Fused = 2     // in the step's kernel
+};
+inline constexpr uint32_t kLastCollectives = 2;
+inline constexpr const char *kCollectivesNames[] = {"auto", "separate",
+                                                    "fused"};
+
 struct Sharding {
   ShardingPolicy policy;
   uint32_t ranks;
+  Collectives collectives;
+  uint32_t reserved;
 };
 
 //===----------------------------------------------------------------------===//

@@ -60,6 +60,20 @@ constexpr float largestGradient(const Storage &storage, float gradAmax,
   return floatOf(magnitudeBits(largest * scaleInv));
 }
 
+/// The same of the mean of `ranks` gradients, scaled on the wire by at most
+/// `scaleInv`, before the loss scale: that of one process whose gradients are
+/// all ranks'. Sums of equal values of few bits are exact, and rounding keeps
+/// the order, so no mean is larger; but for a scale that is no power of two,
+/// there is room for what the sums of other numbers of ranks round.
+constexpr float largestMean(const Storage &wire, float scaleInv,
+                            uint32_t ranks) {
+  if (wire.scaling == Scaling::None)
+    return 0.0f;
+  float largest = floatOf(magnitudeBits(formatLargest(wire.dtype) * scaleInv));
+  bool isExact = isPowerOfTwo(scaleInv) || (ranks & (ranks - 1)) == 0;
+  return isExact ? largest : largest * (1.0f + 0x1p-18f);
+}
+
 /// Whether a gradient of which only the amax is known cannot overflow when its
 /// loss scale is divided out. An unknown amax is negative.
 constexpr bool isGradientSafe(float gradAmax, double gradScale) {

@@ -76,7 +76,7 @@ void run(std::shared_ptr<const Plan> plan) {
   if (plan->sharding && plan->sharding->ranks > 64)
     return;
   if (plan->sharding)
-    plan = makeRankPlan(*plan, plan->sharding->ranks - 1);
+    plan = makeRankPlan(*plan, plan->sharding->ranks - 1, GradientForm::Mean);
   SessionOptions options;
   options.backend = "reference";
   std::unique_ptr<Session> session;

@@ -147,7 +147,7 @@ void parseAndUse(const Bytes &bytes) {
   EXPECT_TRUE(isInOrder(*plan, plan->scalars));
   EXPECT_TRUE(isInOrder(*plan, plan->body));
   if (plan->sharding)
-    plan = makeRankPlan(*plan, plan->sharding->ranks - 1);
+    plan = makeRankPlan(*plan, plan->sharding->ranks - 1, GradientForm::Mean);
   SessionOptions options;
   options.backend = "reference";
   std::unique_ptr<Session> session;

@@ -32,11 +32,7 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
     if (!gradWire.empty() && !getWire(context))
       return emitError(loc) << "unknown wire format '" << gradWire
                             << "', expected e4m3, e5m2, bf16 or f32";
-    if (collectives == "fused")
-      return emitError(loc)
-             << "there are no fused collectives: no kernel reaches the memory "
-                "of other ranks; separate ones have the same bits";
-    if (collectives != "auto" && collectives != "separate")
+    if (!symbolizeCollectiveKind(collectives))
       return emitError(loc) << "unknown collectives '" << collectives
                             << "', expected auto, separate or fused";
     return success();
@@ -69,10 +65,15 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
     return StorageAttr::get(context, payload, scaling);
   }
 
+  CollectiveKind getKind() const {
+    return *symbolizeCollectiveKind(collectives);
+  }
+
   FailureOr<ProcessGroupOp> getGroup(SymbolTable &symbols, Location loc) {
     if (Operation *taken = symbols.lookup(kGroup)) {
       auto group = dyn_cast<ProcessGroupOp>(taken);
-      if (group && group.getRanks() == ranks)
+      if (group && group.getRanks() == ranks &&
+          group.getCollectives().value_or(CollectiveKind::Auto) == getKind())
         return group;
       InFlightDiagnostic diagnostic =
           emitError(loc) << "a sharded step of " << ranks.getValue()
@@ -81,7 +82,11 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
       return diagnostic;
     }
     OpBuilder builder = OpBuilder::atBlockBegin(getOperation().getBody());
-    auto group = ProcessGroupOp::create(builder, loc, kGroup, ranks);
+    auto group = ProcessGroupOp::create(
+        builder, loc, kGroup, ranks,
+        getKind() == CollectiveKind::Auto
+            ? CollectiveKindAttr()
+            : CollectiveKindAttr::get(&getContext(), getKind()));
     if (failed(group.verify()))
       return failure();
     symbols.insert(group);

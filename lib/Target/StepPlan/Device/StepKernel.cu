@@ -7,6 +7,8 @@
 //   barrier | store sweep, unless the step is skipped | barrier | commit each
 //   tensor
 //
+// Ranks that share a step meet at those barriers: see DevicePart.
+//
 // A sweep hands chunks of all tensors to warps, which need not wait for one
 // another. Nothing here decides a bit: results are integer sums and maxima.
 
@@ -23,6 +25,8 @@ using namespace msamp::plan;
 
 struct Cursor;
 
+/// Ranks of the plan; 0 if it is for one process.
+IMPORT uint32_t msamp_num_ranks();
 /// The optimizer's scalars: f64 hyper-parameters in, f32 out.
 IMPORT void msamp_scalars(int64_t step, const double *hyper, float *scalars);
 /// Runs the kernel of (storage class of the chunk's tensor, phase) on `chunk`
@@ -50,6 +54,26 @@ DEVICE uint32_t loadAcquire(const uint32_t *address) {
                : "=r"(value)
                : "l"(address)
                : "memory");
+  return value;
+}
+// The same for what other devices, or the host, write.
+DEVICE uint32_t loadAcquireOfSystem(const uint32_t *address) {
+  uint32_t value;
+  asm volatile("ld.acquire.sys.u32 %0, [%1];"
+               : "=r"(value)
+               : "l"(address)
+               : "memory");
+  return value;
+}
+DEVICE void storeReleaseToSystem(uint32_t *address, uint32_t value) {
+  asm volatile(
+      "fence.acq_rel.sys;\n\tst.release.sys.u32 [%0], %1;" ::"l"(address),
+      "r"(value)
+      : "memory");
+}
+DEVICE uint64_t nanoseconds() {
+  uint64_t value;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(value));
   return value;
 }
 DEVICE uint32_t atomicAdd(uint32_t *address, uint32_t value) {
@@ -140,9 +164,63 @@ DEVICE float *storedRow(const DeviceStep *step, const DeviceTensor &row) {
   return pointer<float>(step->stored) + uint64_t(row.index) * step->num_roles;
 }
 
+DEVICE DeviceGroup *groupOf(const DeviceStep *step) {
+  return msamp_num_ranks() ? pointer<DeviceGroup>(step->group) : nullptr;
+}
+/// What `rank` shows at the end of `part`.
+template <typename Shown>
+DEVICE Shown *shownBy(const DeviceStep *step, uint32_t rank, DevicePart part,
+                      uint64_t offset = 0) {
+  return pointer<Shown>(
+      pointer<uint64_t>(groupOf(step)->shown)[rank] +
+      shownOffset(part, step->num_plan_tensors, numResults(step->num_roles)) +
+      offset);
+}
+DEVICE ShownTensor &shownTensor(const DeviceStep *step, uint32_t rank,
+                                uint32_t index) {
+  return shownBy<ShownTensor>(step, rank, DevicePart::Show,
+                              sizeof(ShownStep))[index];
+}
+/// Results of a tensor of the plan.
+DEVICE uint64_t *shownResults(const DeviceStep *step, uint32_t rank,
+                              DevicePart part, uint32_t index) {
+  return shownBy<uint64_t>(step, rank, part,
+                           part == DevicePart::Reduce ? sizeof(ShownStep) : 0) +
+         index * numResults(step->num_roles);
+}
+
 // What generated code asks of a tensor.
 EXPORT uint64_t msamp_num_elements(DeviceStep *step, uint32_t tensor) {
   return tensorRow(step, tensor).num_elements;
+}
+EXPORT uint64_t msamp_first(DeviceStep *step, uint32_t tensor) {
+  return tensorRow(step, tensor).first;
+}
+/// Addresses of all ranks' gradients of a tensor, of the copies that a look at
+/// them leaves, of those for the store phase, and their scale_invs.
+EXPORT uint64_t *msamp_parts(DeviceStep *step, uint32_t tensor) {
+  return pointer<uint64_t>(groupOf(step)->parts) +
+         uint64_t(tensorRow(step, tensor).index) * msamp_num_ranks();
+}
+EXPORT uint64_t *msamp_copies(DeviceStep *step, uint32_t tensor) {
+  return pointer<uint64_t>(groupOf(step)->copies) +
+         uint64_t(tensorRow(step, tensor).index) * msamp_num_ranks();
+}
+EXPORT uint64_t *msamp_store_parts(DeviceStep *step, uint32_t tensor) {
+  return tensorRow(step, tensor).sweep == static_cast<uint32_t>(Phase::Scalars)
+             ? msamp_parts(step, tensor)
+             : msamp_copies(step, tensor);
+}
+EXPORT float *msamp_part_scales(DeviceStep *step, uint32_t tensor) {
+  return pointer<float>(groupOf(step)->part_scales) +
+         uint64_t(tensorRow(step, tensor).index) * msamp_num_ranks();
+}
+/// See DeviceGroup.
+EXPORT uint32_t msamp_num_peers(DeviceStep *step) {
+  return groupOf(step)->num_peers;
+}
+EXPORT int64_t *msamp_peers(DeviceStep *step) {
+  return pointer<int64_t>(groupOf(step)->peers);
 }
 EXPORT uint32_t msamp_head(DeviceStep *step, uint32_t tensor) {
   return tensorRow(step, tensor).head;
@@ -298,8 +376,33 @@ DEVICE double gradScaleOf(const DeviceStep *step) {
              : step->grad_scale_value;
 }
 
+/// Says which phase must look at a tensor. What is left undone for an empty
+/// tensor would be left undone for nothing; but ranks must meet alike, whatever
+/// part of it each has.
+DEVICE void setSweep(DeviceStep *step, DeviceTensor &row, Phase needed) {
+  row.sweep = static_cast<uint32_t>(needed);
+  if (needed != Phase::Scalars && (row.num_elements != 0 || groupOf(step)))
+    step->any_sweep = 1;
+}
+
+/// Lays out what a gradient of at most `gradAmax` (negative: not known) and
+/// `bound` has among the uniforms; returns the phase that must look at it.
+DEVICE Phase prepareGradient(DeviceStep *step, uint32_t tensor, float gradAmax,
+                             float bound, float scaleInv, double gradScale) {
+  float *own = msamp_uniforms(step, tensor) +
+               uniformIndex(step->num_scalars, gradRole, RoleUniform::ScaleInv);
+  if (!isFinite(scaleInv))
+    atomicMin(&step->overflow_tensor, tensorRow(step, tensor).index);
+  own[static_cast<uint32_t>(RoleUniform::ScaleInv)] = scaleInv;
+  own[static_cast<uint32_t>(RoleUniform::OldScale)] = 1.0f / scaleInv;
+  own[static_cast<uint32_t>(RoleUniform::History)] = -1.0f;
+  own[static_cast<uint32_t>(RoleUniform::StoredAmax)] = bound;
+  return isGradientSafe(gradAmax, gradScale) ? Phase::Scalars : Phase::Inspect;
+}
+
 /// Lays out uniforms, zeroes results, and says which phase must look at the
-/// tensor before the store phase.
+/// tensor before the store phase. What ranks that share the step find out from
+/// one another comes later: see agreeOnTensor.
 DEVICE void prepareTensor(DeviceStep *step, uint32_t tensor, double gradScale) {
   DeviceTensor &row = tensorRow(step, tensor);
   int64_t count = *pointer<int64_t>(row.step);
@@ -317,19 +420,28 @@ DEVICE void prepareTensor(DeviceStep *step, uint32_t tensor, double gradScale) {
   for (uint32_t index = 0; index < numResults(step->num_roles); ++index)
     results[index] = 0;
   float gradAmax = row.grad_amax ? *pointer<float>(row.grad_amax) : -1.0f;
-  Phase needed =
-      isGradientSafe(gradAmax, gradScale) ? Phase::Scalars : Phase::Inspect;
+  Phase needed = Phase::Scalars;
   for (uint32_t role = 0; role < step->num_roles; ++role) {
     const Storage &storage = storageOf(step, row.storage_class, role);
     const DeviceBuffer &buffer = bufferRow(step, tensor, role);
     bool isScaled = storage.scaling != Scaling::None;
     float scaleInv = isScaled ? *pointer<float>(buffer.scale_inv) : 1.0f;
-    float history = -1.0f;
+    if (role == gradRole && groupOf(step)) {
+      shownTensor(step, groupOf(step)->rank, row.index) = {count, scaleInv,
+                                                           gradAmax, 1, 0};
+      continue;
+    }
     if (role == gradRole) {
       scaleInv = gradScaleInv(scaleInv, gradScale);
-      if (!isFinite(scaleInv))
-        atomicMin(&step->overflow_tensor, row.index);
-    } else if (isScaled) {
+      Phase gradient = prepareGradient(
+          step, tensor, gradAmax, largestGradient(storage, gradAmax, scaleInv),
+          scaleInv, gradScale);
+      if (needed == Phase::Scalars)
+        needed = gradient;
+      continue;
+    }
+    float history = -1.0f;
+    if (isScaled) {
       if (!isPowerOfTwo(scaleInv))
         return reportError(step, row, DeviceError::ScaleInv, role);
       if (storage.scaling == Scaling::Delayed)
@@ -344,13 +456,9 @@ DEVICE void prepareTensor(DeviceStep *step, uint32_t tensor, double gradScale) {
     own[static_cast<uint32_t>(RoleUniform::OldScale)] = 1.0f / scaleInv;
     own[static_cast<uint32_t>(RoleUniform::History)] = history;
     own[static_cast<uint32_t>(RoleUniform::StoredAmax)] =
-        role == gradRole ? largestGradient(storage, gradAmax, scaleInv)
-                         : storedRow(step, row)[role];
+        storedRow(step, row)[role];
   }
-  row.sweep = static_cast<uint32_t>(needed);
-  // What is left undone for an empty tensor would be left undone for nothing.
-  if (needed != Phase::Scalars && row.num_elements != 0)
-    step->any_sweep = 1;
+  setSweep(step, row, needed);
 }
 
 /// Scales, histories, the step and the record of what happened.
@@ -393,20 +501,28 @@ DEVICE void commitTensor(DeviceStep *step, uint32_t tensor) {
   committed[fingerprintIndex(step->num_roles)] = hash;
 }
 
+DEVICE bool hasFoundInf(const DeviceStep *step) {
+  return step->found_inf && *pointer<float>(step->found_inf) != 0.0f;
+}
+
 /// Whether the step changes nothing; the same for all threads after a barrier.
 DEVICE bool isSkipped(const DeviceStep *step) {
   return step->first_error != kNoError || step->overflow_tensor != kNoTensor ||
-         (step->found_inf && *pointer<float>(step->found_inf) != 0.0f);
+         hasFoundInf(step) || (groupOf(step) && groupOf(step)->found_inf);
 }
 
-/// Writes the report and readies the tables for the next launch.
-DEVICE void finish(DeviceStep *step, bool skipped) {
+/// Writes the report and readies the tables for the next step.
+DEVICE void finish(DeviceStep *step, bool skipped, bool isTorn) {
   auto *report = pointer<DeviceReport>(step->report);
-  report->applied = !skipped;
+  report->applied = !skipped && !isTorn;
   report->first_error = step->first_error;
   report->overflow_tensor = step->overflow_tensor;
-  report->found_inf =
-      step->found_inf && *pointer<float>(step->found_inf) != 0.0f;
+  report->found_inf = hasFoundInf(step);
+  report->is_torn = isTorn;
+  if (groupOf(step)) {
+    report->found_inf |= groupOf(step)->found_inf;
+    groupOf(step)->found_inf = 0;
+  }
   ++report->steps;
   bool isOverflow = skipped && step->first_error == kNoError;
   report->skipped_total += isOverflow;
@@ -418,36 +534,289 @@ DEVICE void finish(DeviceStep *step, bool skipped) {
     counter = 0;
 }
 
+//===----------------------------------------------------------------------===//
+// Ranks
+//===----------------------------------------------------------------------===//
+
+DEVICE void reportRank(DeviceStep *step, DeviceError error, uint32_t rank,
+                       uint32_t tensor = 0) {
+  atomicMin(&step->first_error,
+            (uint64_t(tensor) << 32) | (uint32_t(error) << 16) | rank);
+}
+
+/// Tells the others that this rank is here, and waits for all of them; by the
+/// first block. Every rank counts meetings alike.
+DEVICE void meetRanks(DeviceStep *step, DeviceGroup *group) {
+  const uint32_t epoch = group->epoch + 1;
+  const uint64_t *flags = pointer<uint64_t>(group->flags);
+  if (!group->is_broken) {
+    for (uint32_t rank = threadIndex(); rank < group->num_ranks;
+         rank += numThreads())
+      storeReleaseToSystem(pointer<uint32_t>(flags[rank]) + group->rank, epoch);
+    const uint64_t begin = nanoseconds();
+    for (uint32_t rank = threadIndex(); rank < group->num_ranks;
+         rank += numThreads()) {
+      const uint32_t *flag = pointer<uint32_t>(flags[group->rank]) + rank;
+      while (static_cast<int32_t>(loadAcquireOfSystem(flag) - epoch) < 0) {
+        bool isLate = nanoseconds() - begin > group->deadline_ns;
+        if (!isLate &&
+            loadAcquireOfSystem(pointer<uint32_t>(group->interrupt)) == 0)
+          continue;
+        group->is_broken =
+            (static_cast<uint32_t>(isLate ? DeviceError::RankLate
+                                          : DeviceError::Interrupted)
+             << 16) |
+            rank;
+        break;
+      }
+    }
+  }
+  if (uint32_t error = group->is_broken)
+    reportRank(step, static_cast<DeviceError>(error >> 16), error & 0xFFFF);
+  blockBarrier();
+  if (threadIndex() == 0)
+    group->epoch = epoch;
+}
+
+/// Waits for all blocks, and for all ranks if they are in a launch together.
+DEVICE void meet(DeviceStep *step) {
+  gridBarrier(step);
+  DeviceGroup *group = groupOf(step);
+  if (!group || !group->flags)
+    return;
+  if (blockIndex() == 0)
+    meetRanks(step, group);
+  gridBarrier(step);
+}
+
+/// FNV-1a: tells whether ranks have the same hyper-parameters, no more.
+DEVICE uint64_t hashHyper(const DeviceStep *step) {
+  uint64_t hash = 0xCBF29CE484222325;
+  const uint64_t *values = pointer<uint64_t>(step->hyper);
+  for (uint32_t index = 0; index < step->num_groups * step->num_hypers; ++index)
+    hash = (hash ^ values[index]) * 0x100000001B3;
+  return hash;
+}
+
+/// Shows what the whole of this rank's step is like; by one thread, when all
+/// tensors are prepared.
+DEVICE void showStep(DeviceStep *step, DevicePart part, double gradScale) {
+  *shownBy<ShownStep>(step, groupOf(step)->rank,
+                      part) = {gradScale, hashHyper(step), step->first_error,
+                               step->overflow_tensor, hasFoundInf(step)};
+}
+
+/// Makes one decision of all ranks' steps; by one thread. A rank that fails
+/// keeps its own error.
+DEVICE void agreeOnStep(DeviceStep *step, DevicePart part) {
+  const ShownStep &first = *shownBy<ShownStep>(step, 0, part);
+  if (step->first_error != kNoError)
+    return;
+  for (uint32_t rank = 0; rank < msamp_num_ranks(); ++rank) {
+    const ShownStep &theirs = *shownBy<ShownStep>(step, rank, part);
+    if (theirs.first_error != kNoError)
+      reportRank(step, DeviceError::RankFailed, rank);
+    if (__builtin_bit_cast(uint64_t, theirs.grad_scale) !=
+        __builtin_bit_cast(uint64_t, first.grad_scale))
+      reportRank(step, DeviceError::GradScaleDiffers, rank);
+    if (theirs.hyper_hash != first.hyper_hash)
+      reportRank(step, DeviceError::HyperDiffers, rank);
+    atomicMin(&step->overflow_tensor, theirs.overflow_tensor);
+    if (theirs.found_inf)
+      groupOf(step)->found_inf = 1;
+  }
+}
+
+/// Whether some rank cannot begin: what it shows of tensors is not of this
+/// step.
+DEVICE bool hasFailedRank(const DeviceStep *step) {
+  for (uint32_t rank = 0; rank < msamp_num_ranks(); ++rank)
+    if (shownBy<ShownStep>(step, rank, DevicePart::Show)->first_error !=
+        kNoError)
+      return true;
+  return false;
+}
+
+/// The same of one tensor of the plan.
+DEVICE void agreeOnGradient(DeviceStep *step, uint32_t index) {
+  const ShownTensor &first = shownTensor(step, 0, index);
+  for (uint32_t rank = 1; rank < msamp_num_ranks(); ++rank) {
+    const ShownTensor &theirs = shownTensor(step, rank, index);
+    if (theirs.has_gradient != first.has_gradient)
+      reportRank(step, DeviceError::GradientDiffers, rank, index);
+    else if (theirs.step != first.step)
+      reportRank(step, DeviceError::StepDiffers, rank, index);
+  }
+}
+
+/// Scales of all ranks' gradients, and what follows from them for their mean.
+DEVICE void agreeOnTensor(DeviceStep *step, uint32_t tensor, double gradScale) {
+  DeviceTensor &row = tensorRow(step, tensor);
+  const Storage &wire =
+      pointer<Storage>(groupOf(step)->wires)[row.storage_class];
+  float *scales = msamp_part_scales(step, tensor);
+  float amax = 0, largestScale = 0;
+  for (uint32_t rank = 0; rank < msamp_num_ranks(); ++rank) {
+    const ShownTensor &theirs = shownTensor(step, rank, row.index);
+    scales[rank] = theirs.scale_inv;
+    if (!isFinite(theirs.scale_inv))
+      atomicMin(&step->overflow_tensor, row.index);
+    float scale = floatOf(magnitudeBits(theirs.scale_inv));
+    largestScale = scale > largestScale ? scale : largestScale;
+    amax = amax < 0.0f || !(theirs.amax >= 0.0f) ? -1.0f
+           : theirs.amax > amax                  ? theirs.amax
+                                                 : amax;
+  }
+  // The amax of what has no scale is that of the mean, which must be looked at.
+  if (wire.scaling == Scaling::None)
+    amax = -1.0f;
+  const float withoutScale = gradScaleInv(1.0f, gradScale);
+  Phase needed = prepareGradient(
+      step, tensor, amax * static_cast<float>(msamp_num_ranks()),
+      floatOf(magnitudeBits(largestMean(wire, largestScale, msamp_num_ranks()) *
+                            withoutScale)),
+      withoutScale, gradScale);
+  if (row.sweep == static_cast<uint32_t>(Phase::Scalars))
+    setSweep(step, row, needed);
+}
+
+/// Shows this rank's results of a tensor.
+DEVICE void showResults(DeviceStep *step, uint32_t tensor, DevicePart part) {
+  const uint64_t *results = msamp_results(step, tensor);
+  uint64_t *shown = shownResults(step, groupOf(step)->rank, part,
+                                 tensorRow(step, tensor).index);
+  for (uint32_t index = 0; index < numResults(step->num_roles); ++index)
+    shown[index] = results[index];
+}
+
+/// Makes results those of all ranks. Ranks that all do all of the work find the
+/// same.
+DEVICE void combineResults(DeviceStep *step, uint32_t tensor, DevicePart part) {
+  if (!groupOf(step)->is_split)
+    return;
+  uint64_t *results = msamp_results(step, tensor);
+  for (uint32_t index = 0; index < numResults(step->num_roles); ++index) {
+    uint64_t sum = 0, largest = 0;
+    for (uint32_t rank = 0; rank < msamp_num_ranks(); ++rank) {
+      uint64_t theirs =
+          shownResults(step, rank, part, tensorRow(step, tensor).index)[index];
+      sum += theirs;
+      largest = theirs > largest ? theirs : largest;
+    }
+    results[index] = isSummed(step->num_roles, index) ? sum : largest;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Step
+//===----------------------------------------------------------------------===//
+
 EXPORT void msamp_run_step(DeviceStep *step) {
-  uint32_t thread = blockIndex() * numThreads() + threadIndex();
-  uint32_t stride = numBlocks() * numThreads();
-  double gradScale = gradScaleOf(step);
-  bool isScaleGood = gradScale > 0.0 && isFinite(gradScale);
-  if (!isScaleGood && thread == 0)
-    atomicMin(&step->first_error, uint64_t(DeviceError::GradScale) << 16);
-  if (isScaleGood)
+  const uint32_t thread = blockIndex() * numThreads() + threadIndex();
+  const uint32_t stride = numBlocks() * numThreads();
+  const double gradScale = gradScaleOf(step);
+  const bool isShared = groupOf(step);
+  auto isAsked = [&](DevicePart part) {
+    return !isShared || (static_cast<uint32_t>(part) >= step->first_part &&
+                         static_cast<uint32_t>(part) <= step->last_part);
+  };
+  auto forEachTensor = [&](auto work) {
     for (uint32_t tensor = thread; tensor < step->num_tensors; tensor += stride)
-      prepareTensor(step, tensor, gradScale);
-  gridBarrier(step);
-  // All blocks must decide alike, so nothing that the sweep itself changes may
-  // have a part in it: what is known to be skipped is swept all the same.
-  if (step->any_sweep) {
-    sweep(step, /*isStore=*/false);
-    gridBarrier(step);
+      work(tensor);
+  };
+
+  if (isAsked(DevicePart::Show)) {
+    bool isScaleGood = gradScale > 0.0 && isFinite(gradScale);
+    if (!isScaleGood && thread == 0)
+      atomicMin(&step->first_error, uint64_t(DeviceError::GradScale) << 16);
+    if (isScaleGood)
+      forEachTensor(
+          [&](uint32_t tensor) { prepareTensor(step, tensor, gradScale); });
+    if (isShared) {
+      gridBarrier(step);
+      if (thread == 0)
+        showStep(step, DevicePart::Show, gradScale);
+    }
+    meet(step);
   }
-  bool skipped = isSkipped(step);
-  if (!skipped)
-    sweep(step, /*isStore=*/true);
-  gridBarrier(step);
-  for (uint32_t tensor = thread; tensor < step->num_tensors; tensor += stride) {
+  if (isAsked(DevicePart::Reduce)) {
+    if (isShared) {
+      if (thread == 0)
+        agreeOnStep(step, DevicePart::Show);
+      if (!hasFailedRank(step)) {
+        for (uint32_t index = thread; index < step->num_plan_tensors;
+             index += stride)
+          agreeOnGradient(step, index);
+        forEachTensor(
+            [&](uint32_t tensor) { agreeOnTensor(step, tensor, gradScale); });
+      }
+      gridBarrier(step);
+    }
+    // All blocks must decide alike, so nothing that the sweep itself changes
+    // may have a part in it: what is known to be skipped is swept all the same,
+    // but for what ranks do not agree on.
+    bool isSwept =
+        step->any_sweep && !(isShared && step->first_error != kNoError);
+    if (isSwept)
+      sweep(step, /*isStore=*/false);
+    if (isShared && (isSwept || !groupOf(step)->flags)) {
+      gridBarrier(step);
+      forEachTensor([&](uint32_t tensor) {
+        showResults(step, tensor, DevicePart::Reduce);
+      });
+      if (thread == 0)
+        showStep(step, DevicePart::Reduce, gradScale);
+    }
+    if (isSwept)
+      meet(step);
+  }
+  bool skipped = false;
+  if (isAsked(DevicePart::Store)) {
+    if (isShared && step->any_sweep) {
+      gridBarrier(step);
+      if (step->first_error == kNoError) {
+        gridBarrier(step);
+        if (thread == 0)
+          agreeOnStep(step, DevicePart::Reduce);
+        forEachTensor([&](uint32_t tensor) {
+          combineResults(step, tensor, DevicePart::Reduce);
+        });
+      }
+      gridBarrier(step);
+    }
+    skipped = isSkipped(step);
     if (!skipped)
-      commitTensor(step, tensor);
-    // What the host knew of this gradient says nothing of the next one, nor in
-    // the next replay of a graph.
-    const DeviceTensor &row = tensorRow(step, tensor);
-    if (row.forgets_grad_amax)
-      *pointer<float>(row.grad_amax) = -1.0f;
+      sweep(step, /*isStore=*/true);
+    if (isShared) {
+      gridBarrier(step);
+      forEachTensor([&](uint32_t tensor) {
+        showResults(step, tensor, DevicePart::Store);
+      });
+    }
+    meet(step);
   }
-  if (thread == 0)
-    finish(step, skipped);
+  if (isAsked(DevicePart::Commit)) {
+    // Before the last thing that the decision hangs on is reset.
+    if (isShared &&
+        step->first_part == static_cast<uint32_t>(DevicePart::Commit)) {
+      skipped = isSkipped(step);
+      gridBarrier(step);
+    }
+    // The ranks' last meeting may have failed.
+    bool isTorn = isShared && groupOf(step)->is_broken && !skipped;
+    forEachTensor([&](uint32_t tensor) {
+      if (!skipped && !isTorn) {
+        if (isShared)
+          combineResults(step, tensor, DevicePart::Store);
+        commitTensor(step, tensor);
+      }
+      // What the host knew of this gradient says nothing of the next one, nor
+      // in the next replay of a graph.
+      const DeviceTensor &row = tensorRow(step, tensor);
+      if (row.forgets_grad_amax)
+        *pointer<float>(row.grad_amax) = -1.0f;
+    });
+    if (thread == 0)
+      finish(step, skipped, isTorn);
+  }
 }

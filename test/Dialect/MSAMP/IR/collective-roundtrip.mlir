@@ -4,6 +4,8 @@
 
 // CHECK: msamp.process_group @dp ranks(4)
 msamp.process_group @dp ranks(4)
+// CHECK: msamp.process_group @near ranks(8) collectives(fused)
+msamp.process_group @near ranks(8) collectives(fused)
 // CHECK: msamp.process_group @one ranks(1) {note = "alone"}
 msamp.process_group @one ranks(1) {note = "alone"}
 

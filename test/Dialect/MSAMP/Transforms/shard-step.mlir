@@ -9,7 +9,7 @@
 
 // CHECK: msamp.process_group @dp ranks(4)
 // NONE: msamp.process_group @dp ranks(2)
-// TENSOR: msamp.process_group @dp ranks(3)
+// TENSOR: msamp.process_group @dp ranks(3) collectives(separate)
 // CHECK: msamp.layout @m sharding(fsdp2 over @dp) {
 // NONE: msamp.layout @m sharding(none over @dp) {
 // TENSOR: msamp.layout @m sharding(tensor over @dp) {

@@ -14,14 +14,24 @@ def MSAMP_ProcessGroupOp : MSAMP_Op<"process_group", [Symbol]> {
     Ranks are numbered from 0. They run the same step plan; what a rank owns follows
     from its number and the layout's sharding.
 
+    `collectives` says where kernels on devices get other ranks' gradients and leave
+    new weights: `separate`, in buffers that a communicator fills and empties between
+    launches; `fused`, in the other ranks' memory, within one launch; `auto`, the
+    default, fused where every rank reaches the memory of all others, which is known
+    when they meet. The bits are the same.
+
     * (C1) there is at least one rank
 
     ```mlir
-    msamp.process_group @dp ranks(4)
+    msamp.process_group @dp ranks(4) collectives(fused)
     ```
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$ranks);
-  let assemblyFormat = "$sym_name `ranks` `(` $ranks `)` attr-dict";
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$ranks,
+      OptionalAttr<MSAMP_CollectiveKindAttr>:$collectives);
+  let assemblyFormat = [{
+    $sym_name `ranks` `(` $ranks `)`
+    (`collectives` `(` custom<EnumKeyword>($collectives)^ `)`)? attr-dict
+  }];
   let hasVerifier = 1;
 }
 

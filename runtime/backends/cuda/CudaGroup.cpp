@@ -1,0 +1,516 @@
+// See CudaGroup.h.
+
+#include "backends/cuda/CudaGroup.h"
+#include "core/Formats.h"
+
+#include <chrono>
+#include <fstream>
+#include <thread>
+#include <unistd.h>
+
+using namespace msamp;
+using namespace msamp::rt;
+using namespace msamp::rt::cuda;
+using plan::DevicePart;
+
+/// Of the beginnings of what lies in a window, so that an element has the same
+/// alignment in all of them.
+static constexpr size_t kAlignment = 256;
+
+static size_t alignUp(size_t size) {
+  return (size + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+/// How a rank's window is to be reached.
+struct CudaGroup::Peer {
+  uint64_t process;
+  uint64_t address;
+  uint64_t size;
+  int32_t device;
+  char host[64]; // the boot's id
+  char bus[64];  // the device's place on it
+  IpcHandle handle;
+};
+
+CudaGroup::CudaGroup(DeviceMemory &memory, const Plan &plan, Ranges ranges,
+                     Communicator &comm)
+    : memory(memory), driver(*memory.driver), plan(plan),
+      ranges(std::move(ranges)), comm(comm), windowTable(memory),
+      blocksTable(memory), arrivalsTable(memory), groupTable(memory),
+      shownTable(memory), flagsTable(memory), peersTable(memory),
+      partsTable(memory), copiesTable(memory), copiesMemory(memory),
+      scalesTable(memory), wiresTable(memory) {}
+
+CudaGroup::~CudaGroup() {
+  ScopedContext scope(driver, memory.context);
+  for (DevicePointer address : opened)
+    driver.IpcCloseMemHandle(address);
+  for (Device device : retained)
+    driver.DevicePrimaryCtxRelease(device);
+  if (interrupt)
+    driver.MemFreeHost(interrupt);
+}
+
+size_t CudaGroup::wireSize(size_t tensor) const {
+  return dtypeSize(plan.wires[plan.tensors[tensor].classIndex].dtype);
+}
+
+size_t CudaGroup::weightSize(size_t tensor) const {
+  return dtypeSize(plan.storage(plan.tensors[tensor].classIndex,
+                                Plan::roleIndex(plan::RoleKind::Weight))
+                       .dtype);
+}
+
+uint64_t CudaGroup::blockOffset(DevicePart part) const {
+  return plan::shownOffset(part, plan.tensors.size(),
+                           plan::numResults(plan.roles.size()));
+}
+
+const std::byte *CudaGroup::ownPart(size_t tensor) const {
+  return reinterpret_cast<const std::byte *>(
+      windowTable.address(gradientBegin[tensor]) +
+      ranges[comm.rank()][tensor].first * wireSize(tensor));
+}
+
+//===----------------------------------------------------------------------===//
+// Links
+//===----------------------------------------------------------------------===//
+
+Status CudaGroup::open(RankWindow &window) {
+  MSAMP_RETURN_IF_ERROR(allocateWindow());
+  std::vector<Peer> peers;
+  MSAMP_RETURN_IF_ERROR(gatherPeers(peers));
+  std::string obstacle =
+      plan.sharding->collectives == plan::Collectives::Separate
+          ? "as the plan asks"
+          : findObstacle(peers);
+  if (obstacle.empty()) {
+    Status status = linkPeers(peers, isFused);
+    // All do or none does.
+    std::vector<uint64_t> failures{!status.ok()};
+    MSAMP_RETURN_IF_ERROR(comm.allReduce(failures, Reduction::Sum));
+    isFused = failures.front() == 0;
+    if (!isFused)
+      obstacle = status.ok() ? "another rank does not reach this one's memory"
+                             : status.message();
+  }
+  if (!isFused && plan.sharding->collectives == plan::Collectives::Fused)
+    return {StatusCode::Unimplemented,
+            "the plan asks for fused collectives, but " + obstacle};
+  description = isFused ? "fused" : "separate: " + obstacle;
+  if (!isFused)
+    MSAMP_RETURN_IF_ERROR(allocateArrivals());
+  MSAMP_RETURN_IF_ERROR(writeTables());
+  for (size_t tensor = 0; tensor < plan.tensors.size(); ++tensor) {
+    window.gradients.push_back(
+        reinterpret_cast<std::byte *>(windowTable.at(gradientBegin[tensor])));
+    window.weights.push_back(
+        reinterpret_cast<std::byte *>(windowTable.at(weightBegin[tensor])));
+  }
+  // Before another rank looks into the window.
+  ScopedContext scope(driver, memory.context);
+  MSAMP_RETURN_IF_ERROR(memory.check(driver.StreamSynchronize(memory.stream),
+                                     "the device fails"));
+  return comm.barrier();
+}
+
+Status CudaGroup::allocateWindow() {
+  size_t size = alignUp(comm.size() * sizeof(uint32_t));
+  auto place = [&](size_t bytes) {
+    size_t begin = size;
+    size += alignUp(bytes);
+    return begin;
+  };
+  blockSize = blockOffset(DevicePart::Commit);
+  blockBegin = place(blockSize);
+  for (size_t tensor = 0; tensor < plan.tensors.size(); ++tensor)
+    gradientBegin.push_back(
+        place(plan.tensors[tensor].wholeElements * wireSize(tensor)));
+  for (size_t tensor = 0; tensor < plan.tensors.size(); ++tensor)
+    weightBegin.push_back(
+        place(plan.tensors[tensor].wholeElements * weightSize(tensor)));
+  // Handles of smaller allocations may be of what they are part of.
+  constexpr size_t granularity = size_t(1) << 21;
+  windowSize = (size + granularity - 1) / granularity * granularity;
+  return windowTable.reserve(windowSize).withContext("gradients and weights");
+}
+
+Status CudaGroup::gatherPeers(std::vector<Peer> &peers) {
+  ScopedContext scope(driver, memory.context);
+  Peer own{};
+  own.process = static_cast<uint64_t>(::getpid());
+  own.address = windowTable.address();
+  own.size = windowSize;
+  own.device = memory.device;
+  std::ifstream("/proc/sys/kernel/random/boot_id")
+      .getline(own.host, sizeof(own.host));
+  MSAMP_RETURN_IF_ERROR(memory.check(
+      driver.DeviceGetPCIBusId(own.bus, sizeof(own.bus), memory.device),
+      "cannot ask where the device is"));
+  // Where there are no handles, ranks of one process still reach one another.
+  driver.IpcGetMemHandle(&own.handle, own.address);
+  peers.resize(comm.size());
+  return comm.allGather(&own, sizeof(own), peers.data());
+}
+
+/// Why ranks cannot meet in a launch, or "".
+std::string CudaGroup::findObstacle(const std::vector<Peer> &peers) const {
+  auto name = [](size_t rank) { return "rank " + std::to_string(rank); };
+  for (size_t rank = 0; rank < peers.size(); ++rank)
+    for (size_t other = 0; other < rank; ++other) {
+      if (std::strcmp(peers[rank].host, peers[other].host) != 0)
+        return name(other) + " and " + name(rank) + " are on different hosts";
+      // A launch that waits for one behind it on the same device waits forever.
+      if (std::strcmp(peers[rank].bus, peers[other].bus) == 0)
+        return name(other) + " and " + name(rank) + " share a device";
+    }
+  return "";
+}
+
+/// The address at which this rank has another's window.
+Status CudaGroup::reach(const Peer &peer, uint64_t &address) {
+  if (peer.process != static_cast<uint64_t>(::getpid())) {
+    DevicePointer pointer = 0;
+    MSAMP_RETURN_IF_ERROR(memory.check(
+        driver.IpcOpenMemHandle(&pointer, peer.handle, kEnablePeerAccess),
+        "cannot open the memory of another process's device"));
+    opened.push_back(pointer);
+    address = pointer;
+    return {};
+  }
+  int can = 0;
+  MSAMP_RETURN_IF_ERROR(
+      memory.check(driver.DeviceCanAccessPeer(&can, memory.device, peer.device),
+                   "cannot ask whether devices reach one another"));
+  if (!can)
+    return {StatusCode::Unimplemented,
+            "device " + std::to_string(memory.device) +
+                " does not reach device " + std::to_string(peer.device)};
+  Context context = nullptr;
+  MSAMP_RETURN_IF_ERROR(
+      memory.check(driver.DevicePrimaryCtxRetain(&context, peer.device),
+                   "cannot use device " + std::to_string(peer.device)));
+  retained.push_back(peer.device);
+  Result result = driver.CtxEnablePeerAccess(context, 0);
+  address = peer.address;
+  return memory.check(result == kPeerAccessAlreadyEnabled ? 0 : result,
+                      "cannot reach device " + std::to_string(peer.device));
+}
+
+Status CudaGroup::linkPeers(const std::vector<Peer> &peers, bool &isLinked) {
+  ScopedContext scope(driver, memory.context);
+  windows.assign(comm.size(), windowTable.address());
+  for (unsigned rank = 0; rank < comm.size(); ++rank) {
+    if (rank == comm.rank())
+      continue;
+    if (peers[rank].size != windowSize)
+      return {StatusCode::Internal, "ranks have different windows"};
+    MSAMP_RETURN_IF_ERROR(reach(peers[rank], windows[rank]));
+  }
+  isLinked = true;
+  return {};
+}
+
+Status CudaGroup::allocateArrivals() {
+  MSAMP_RETURN_IF_ERROR(blocksTable.reserve(blockSize * comm.size()));
+  size_t size = 0;
+  std::vector<std::vector<size_t>> begins(comm.size());
+  for (unsigned rank = 0; rank < comm.size(); ++rank)
+    for (size_t tensor = 0; tensor < plan.tensors.size(); ++tensor) {
+      // As far beyond an aligned place as the rank's own part.
+      const ShardRange &range = ranges[comm.rank()][tensor];
+      size_t offset = range.first * wireSize(tensor) % kAlignment;
+      begins[rank].push_back(size + offset);
+      if (rank != comm.rank())
+        size += alignUp(offset + range.count * wireSize(tensor));
+    }
+  MSAMP_RETURN_IF_ERROR(
+      arrivalsTable.reserve(size).withContext("the ranks' gradients"));
+  for (const std::vector<size_t> &ofRank : begins) {
+    std::vector<uint64_t> &addresses = arrivals.emplace_back();
+    for (size_t begin : ofRank)
+      addresses.push_back(arrivalsTable.address(begin));
+  }
+  return {};
+}
+
+/// Replaces addresses of `parts` that are on other devices by places for
+/// copies, where every step looks at gradients twice.
+Status CudaGroup::placeCopies(std::vector<uint64_t> &parts) {
+  auto looksTwice = [&](size_t classIndex) {
+    for (size_t role = 0; role < plan.roles.size(); ++role)
+      if (role != Plan::roleIndex(plan::RoleKind::Grad) &&
+          plan.storage(classIndex, role).scaling == plan::Scaling::Current)
+        return true;
+    return false;
+  };
+  if (!isFused)
+    return {};
+  size_t size = 0;
+  std::vector<std::pair<size_t, size_t>> places; // of a part, where
+  for (size_t tensor = 0; tensor < plan.tensors.size(); ++tensor) {
+    const ShardRange &range = ranges[comm.rank()][tensor];
+    if (!looksTwice(plan.tensors[tensor].classIndex) || range.count == 0)
+      continue;
+    for (unsigned rank = 0; rank < comm.size(); ++rank) {
+      if (rank == comm.rank())
+        continue;
+      // Aligned as the part is.
+      size_t offset = range.first * wireSize(tensor) % kAlignment;
+      places.emplace_back(tensor * comm.size() + rank, size + offset);
+      size += alignUp(offset + range.count * wireSize(tensor));
+    }
+  }
+  if (places.empty())
+    return {};
+  MSAMP_RETURN_IF_ERROR(
+      copiesMemory.reserve(size).withContext("copies of gradients"));
+  for (auto [part, begin] : places)
+    parts[part] = copiesMemory.address(begin);
+  return {};
+}
+
+Status CudaGroup::writeTables() {
+  std::vector<uint64_t> shown, flags, parts;
+  std::vector<int64_t> peers;
+  for (unsigned rank = 0; rank < comm.size(); ++rank) {
+    bool isOwn = rank == comm.rank();
+    shown.push_back(isOwn     ? windowTable.address(blockBegin)
+                    : isFused ? windows[rank] + blockBegin
+                              : blocksTable.address(rank * blockSize));
+    if (isFused)
+      flags.push_back(windows[rank]);
+    if (isFused && !isOwn && isSplit())
+      peers.push_back(
+          static_cast<int64_t>(windows[rank] - windowTable.address()));
+  }
+  for (size_t tensor = 0; tensor < plan.tensors.size(); ++tensor)
+    for (unsigned rank = 0; rank < comm.size(); ++rank)
+      parts.push_back(isFused ? windows[rank] + gradientBegin[tensor] +
+                                    ranges[comm.rank()][tensor].first *
+                                        wireSize(tensor)
+                      : rank == comm.rank() ? addressOf(ownPart(tensor))
+                                            : arrivals[rank][tensor]);
+  MSAMP_RETURN_IF_ERROR(shownTable.write(shown));
+  MSAMP_RETURN_IF_ERROR(flagsTable.write(flags));
+  MSAMP_RETURN_IF_ERROR(peersTable.write(peers));
+  MSAMP_RETURN_IF_ERROR(partsTable.write(parts));
+  MSAMP_RETURN_IF_ERROR(placeCopies(parts));
+  MSAMP_RETURN_IF_ERROR(copiesTable.write(parts));
+  MSAMP_RETURN_IF_ERROR(wiresTable.write(plan.wires));
+  MSAMP_RETURN_IF_ERROR(scalesTable.reserve(parts.size() * sizeof(float)));
+  void *word = nullptr;
+  MSAMP_RETURN_IF_ERROR(memory.allocateOffloaded(sizeof(uint32_t), word));
+  interrupt = static_cast<uint32_t *>(word);
+  plan::DeviceGroup group{};
+  group.shown = shownTable.address();
+  group.flags = isFused ? flagsTable.address() : 0;
+  group.peers = peersTable.address();
+  group.parts = partsTable.address();
+  group.copies = copiesTable.address();
+  group.part_scales = scalesTable.address();
+  group.wires = wiresTable.address();
+  group.interrupt = addressOf(interrupt);
+  group.deadline_ns =
+      static_cast<uint64_t>(std::chrono::nanoseconds(comm.deadline()).count());
+  group.rank = comm.rank();
+  group.num_ranks = comm.size();
+  group.num_peers = static_cast<uint32_t>(peers.size());
+  group.is_split = isSplit();
+  return groupTable.write(std::vector<plan::DeviceGroup>{group});
+}
+
+Status CudaGroup::clearShown() {
+  ScopedContext scope(driver, memory.context);
+  return memory.check(driver.MemsetD8Async(windowTable.address(blockBegin), 0,
+                                           blockSize, memory.stream),
+                      "cannot clear what a rank shows");
+}
+
+//===----------------------------------------------------------------------===//
+// Step
+//===----------------------------------------------------------------------===//
+
+Status CudaGroup::run(const Launch &launch) {
+  if (isFused)
+    return launch(DevicePart::Show, DevicePart::Commit);
+  for (DevicePart part : {DevicePart::Show, DevicePart::Reduce,
+                          DevicePart::Store, DevicePart::Commit}) {
+    MSAMP_RETURN_IF_ERROR(launch(part, part));
+    if (part != DevicePart::Commit)
+      MSAMP_RETURN_IF_ERROR(exchangeShown(part));
+  }
+  return {};
+}
+
+/// Brings what ranks show at the end of `part` to all others.
+Status CudaGroup::exchangeShown(DevicePart part) {
+  std::vector<std::vector<ConstSpan>> send(comm.size());
+  std::vector<std::vector<Span>> receive(comm.size());
+  auto next = static_cast<DevicePart>(static_cast<uint32_t>(part) + 1);
+  size_t begin = blockOffset(part), size = blockOffset(next) - begin;
+  for (unsigned rank = 0; rank < comm.size(); ++rank) {
+    if (rank == comm.rank())
+      continue;
+    send[rank].push_back({windowTable.at(blockBegin + begin), size});
+    receive[rank].push_back({blocksTable.at(rank * blockSize + begin), size});
+    for (size_t tensor = 0; tensor < plan.tensors.size(); ++tensor) {
+      const ShardRange &own = ranges[comm.rank()][tensor];
+      const ShardRange &theirs = ranges[rank][tensor];
+      if (part == DevicePart::Show) {
+        size_t bytes = wireSize(tensor);
+        send[rank].push_back(
+            {windowTable.at(gradientBegin[tensor] + theirs.first * bytes),
+             theirs.count * bytes});
+        receive[rank].push_back(
+            {reinterpret_cast<void *>(arrivals[rank][tensor]),
+             own.count * bytes});
+      }
+      if (part == DevicePart::Store && isSplit()) {
+        size_t bytes = weightSize(tensor);
+        char *weight = windowTable.at(weightBegin[tensor]);
+        send[rank].push_back({weight + own.first * bytes, own.count * bytes});
+        receive[rank].push_back(
+            {weight + theirs.first * bytes, theirs.count * bytes});
+      }
+    }
+  }
+  return exchange(send, receive);
+}
+
+Status CudaGroup::exchange(const std::vector<std::vector<ConstSpan>> &send,
+                           const std::vector<std::vector<Span>> &receive) {
+  if (comm.reachesDevices())
+    return comm.exchangeOnDevice(send, receive, memory.stream);
+  // By way of the host.
+  std::vector<std::vector<std::byte>> sent(comm.size()), received(comm.size());
+  std::vector<std::vector<ConstSpan>> from(comm.size());
+  std::vector<std::vector<Span>> to(comm.size());
+  for (unsigned rank = 0; rank < comm.size(); ++rank) {
+    sent[rank].resize(totalSize(send[rank]));
+    received[rank].resize(totalSize(receive[rank]));
+    size_t at = 0;
+    for (const ConstSpan &span : send[rank]) {
+      MSAMP_RETURN_IF_ERROR(
+          memory.copyToHost(sent[rank].data() + at, span.data, span.size));
+      at += span.size;
+    }
+    from[rank].push_back({sent[rank].data(), sent[rank].size()});
+    to[rank].push_back({received[rank].data(), received[rank].size()});
+  }
+  MSAMP_RETURN_IF_ERROR(comm.exchange(from, to));
+  for (unsigned rank = 0; rank < comm.size(); ++rank) {
+    size_t at = 0;
+    for (const Span &span : receive[rank]) {
+      MSAMP_RETURN_IF_ERROR(memory.copyFromHost(
+          span.data, received[rank].data() + at, span.size));
+      at += span.size;
+    }
+  }
+  return {};
+}
+
+Status CudaGroup::wait() {
+  using Clock = std::chrono::steady_clock;
+  ScopedContext scope(driver, memory.context);
+  // A launch gives up by itself; what a communicator enqueued may not.
+  const Clock::time_point begin = Clock::now();
+  const auto limit = comm.deadline() * 3 + std::chrono::seconds(2);
+  Status failure;
+  for (uint64_t round = 0;; ++round) {
+    Result result = driver.StreamQuery(memory.stream);
+    if (result != kNotReady) {
+      MSAMP_RETURN_IF_ERROR(std::move(failure));
+      return memory.check(result, "step");
+    }
+    // Asking costs more than a step has left, at first.
+    if (round % 64 == 0 && failure.ok()) {
+      failure = comm.check();
+      if (failure.ok() && Clock::now() - begin > limit) {
+        failure = {StatusCode::Aborted, "the step of rank " +
+                                            std::to_string(comm.rank()) +
+                                            " is not done within the deadline"};
+        comm.abort(failure.message());
+      }
+      if (!failure.ok())
+        __atomic_store_n(interrupt, 1, __ATOMIC_RELEASE);
+    }
+    if (round > 4096)
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Errors
+//===----------------------------------------------------------------------===//
+
+Status CudaGroup::readShown(unsigned rank, plan::ShownStep &step, size_t tensor,
+                            plan::ShownTensor &shown) {
+  uint64_t block = rank == comm.rank() ? windowTable.address(blockBegin)
+                   : isFused           ? windows[rank] + blockBegin
+                                       : blocksTable.address(rank * blockSize);
+  MSAMP_RETURN_IF_ERROR(memory.copyToHost(
+      &step, reinterpret_cast<const void *>(block), sizeof(step)));
+  return memory.copyToHost(&shown,
+                           reinterpret_cast<const void *>(
+                               block + sizeof(step) + tensor * sizeof(shown)),
+                           sizeof(shown));
+}
+
+Status CudaGroup::describeError(plan::DeviceError error, size_t tensor,
+                                unsigned rank) {
+  using plan::DeviceError;
+  std::string name = "rank " + std::to_string(rank);
+  if (error == DeviceError::RankLate)
+    return {StatusCode::Aborted, name + " did not come within " +
+                                     std::to_string(comm.deadline().count()) +
+                                     " ms"};
+  if (error == DeviceError::Interrupted) {
+    MSAMP_RETURN_IF_ERROR(comm.check());
+    return {StatusCode::Aborted,
+            "the step was given up while it waited for " + name};
+  }
+  plan::ShownStep firstStep{}, step{};
+  plan::ShownTensor first{}, shown{};
+  MSAMP_RETURN_IF_ERROR(readShown(0, firstStep, tensor, first));
+  MSAMP_RETURN_IF_ERROR(readShown(rank, step, tensor, shown));
+  const std::string &tensorName = plan.tensors[tensor].name;
+  switch (error) {
+  case DeviceError::RankFailed: {
+    auto index = static_cast<size_t>(step.first_error >> 32);
+    auto theirs = static_cast<DeviceError>((step.first_error >> 16) & 0xFFFF);
+    if (theirs == DeviceError::GradScale)
+      return invalidArgument(name + ": grad_scale is " +
+                             std::to_string(step.grad_scale) +
+                             ", expected a positive number");
+    if (index >= plan.tensors.size())
+      break;
+    const std::string &broken = plan.tensors[index].name;
+    if (theirs == DeviceError::Scalar)
+      return invalidArgument(name + ": hyper-parameters make a scalar of " +
+                             "tensor '" + broken + "' infinite or NaN");
+    return dataLoss(name + ": " +
+                    (theirs == DeviceError::Step ? "step" : "a scale") +
+                    " of tensor '" + broken + "' is corrupt");
+  }
+  case DeviceError::GradScaleDiffers:
+    return invalidArgument(
+        name + " has grad_scale " + std::to_string(step.grad_scale) +
+        ", but rank 0 has " + std::to_string(firstStep.grad_scale));
+  case DeviceError::HyperDiffers:
+    return invalidArgument(name + " has other hyper-parameters than rank 0");
+  case DeviceError::StepDiffers:
+    return invalidArgument("tensor '" + tensorName + "' is at step " +
+                           std::to_string(shown.step) + " on " + name +
+                           ", but at step " + std::to_string(first.step) +
+                           " on rank 0");
+  case DeviceError::GradientDiffers:
+    return invalidArgument("tensor '" + tensorName + "' has a gradient on " +
+                           (shown.has_gradient ? name : "rank 0") +
+                           ", but none on " +
+                           (shown.has_gradient ? "rank 0" : name));
+  default:
+    break;
+  }
+  return {StatusCode::Internal, "the device reports an unknown error"};
+}

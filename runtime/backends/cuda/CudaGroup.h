@@ -1,0 +1,98 @@
+// The ranks of a sharded step on devices: memory that they share, and how what
+// they show one another gets there. Where every rank reaches the memory of all
+// others, a step is one launch, in which ranks meet; else it is a launch for
+// each part (DevicePart), and a communicator moves bytes between them.
+
+#ifndef MSAMP_RT_BACKENDS_CUDA_CUDAGROUP_H
+#define MSAMP_RT_BACKENDS_CUDA_CUDAGROUP_H
+
+#include "backends/cuda/DeviceMemory.h"
+
+#include <functional>
+
+namespace msamp::rt::cuda {
+
+class CudaGroup {
+public:
+  using Ranges = std::vector<std::vector<ShardRange>>; // [rank][tensor]
+
+  CudaGroup(DeviceMemory &memory, const Plan &plan, Ranges ranges,
+            Communicator &comm);
+  ~CudaGroup();
+  CudaGroup(const CudaGroup &) = delete;
+  CudaGroup &operator=(const CudaGroup &) = delete;
+
+  /// Allocates this rank's window and links those of the others.
+  Status open(RankWindow &window);
+
+  /// "fused", or "separate" and why.
+  const std::string &describe() const { return description; }
+  /// Where the DeviceGroup is.
+  uint64_t address() const { return groupTable.address(); }
+  /// This rank's part of the gradient of `tensor`.
+  const std::byte *ownPart(size_t tensor) const;
+
+  /// Forgets which tensors have a gradient: those that take part say so.
+  Status clearShown();
+
+  /// Puts a step on the stream; `launch` does so with some parts of it.
+  using Launch = std::function<Status(plan::DevicePart, plan::DevicePart)>;
+  Status run(const Launch &launch);
+
+  /// Waits for the stream, as long as all ranks are there.
+  Status wait();
+
+  Status describeError(plan::DeviceError error, size_t tensor, unsigned rank);
+
+private:
+  struct Peer;
+
+  uint64_t blockOffset(plan::DevicePart part) const;
+  Status allocateWindow();
+  Status gatherPeers(std::vector<Peer> &peers);
+  std::string findObstacle(const std::vector<Peer> &peers) const;
+  Status reach(const Peer &peer, uint64_t &address);
+  Status linkPeers(const std::vector<Peer> &peers, bool &isLinked);
+  Status allocateArrivals();
+  Status placeCopies(std::vector<uint64_t> &parts);
+  Status writeTables();
+  Status exchange(const std::vector<std::vector<ConstSpan>> &send,
+                  const std::vector<std::vector<Span>> &receive);
+  Status exchangeShown(plan::DevicePart part);
+  Status readShown(unsigned rank, plan::ShownStep &step, size_t tensor,
+                   plan::ShownTensor &shown);
+  bool isSplit() const {
+    return plan.sharding->policy != plan::ShardingPolicy::None;
+  }
+  size_t wireSize(size_t tensor) const;
+  size_t weightSize(size_t tensor) const;
+
+  DeviceMemory &memory;
+  const Driver &driver;
+  const Plan &plan;
+  const Ranges ranges;
+  Communicator &comm;
+  bool isFused = false;
+  std::string description;
+
+  /// The window: flags, the block of what this rank shows, gradients, weights.
+  DeviceTable windowTable;
+  size_t windowSize = 0, blockBegin = 0, blockSize = 0;
+  std::vector<size_t> gradientBegin, weightBegin; // [tensor]
+  /// Windows by rank, as this rank reaches them, if fused.
+  std::vector<uint64_t> windows;
+  std::vector<DevicePointer> opened;
+  std::vector<Device> retained;
+  /// What arrives of others, if separate: their blocks, and their gradients of
+  /// this rank's elements, [rank][tensor].
+  DeviceTable blocksTable, arrivalsTable;
+  std::vector<std::vector<uint64_t>> arrivals;
+
+  DeviceTable groupTable, shownTable, flagsTable, peersTable, partsTable,
+      copiesTable, copiesMemory, scalesTable, wiresTable;
+  uint32_t *interrupt = nullptr; // pinned
+};
+
+} // namespace msamp::rt::cuda
+
+#endif // MSAMP_RT_BACKENDS_CUDA_CUDAGROUP_H
