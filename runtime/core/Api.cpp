@@ -1,43 +1,45 @@
-// The C ABI over Plan and Session. Every function that can fail is wrapped so
-// that no exception (out of memory, in practice) crosses it.
+// The C ABI over Plan and Session.
 
-#include "msamp_rt/api.h"
-#include "core/Session.h"
-
-#include <new>
+#include "core/Api.h"
 
 using namespace msamp::rt;
 
-struct msamp_status {
-  Status status;
-};
-struct msamp_plan {
-  std::shared_ptr<const Plan> plan;
-};
 struct msamp_session {
   std::unique_ptr<Session> session;
   std::string overflowTensor;
 };
 
-static msamp_status *wrap(Status status) {
-  return status.ok() ? nullptr : new msamp_status{std::move(status)};
+msamp_status msamp::rt::outOfMemory{{StatusCode::OutOfMemory, "out of memory"}};
+msamp_status msamp::rt::internalError{{StatusCode::Internal, "internal error"}};
+
+SessionOptions msamp::rt::convertOptions(const msamp_session_options *options) {
+  SessionOptions converted;
+  if (!options)
+    return converted;
+  if (options->backend)
+    converted.backend = options->backend;
+  if (options->isa)
+    converted.isa = options->isa;
+  converted.threads = options->threads;
+  converted.device = options->device;
+  converted.stream = options->stream;
+  return converted;
 }
 
-/// Statuses that need no memory when there is none; freeing them does nothing.
-static msamp_status outOfMemory{{StatusCode::OutOfMemory, "out of memory"}};
-static msamp_status internalError{{StatusCode::Internal, "internal error"}};
-
-/// Runs `body`, which returns a Status.
-template <typename Body> static msamp_status *guard(Body body) noexcept {
-  try {
-    return wrap(body());
-  } catch (const std::bad_alloc &) {
-    return &outOfMemory;
-  } catch (...) {
-    // The runtime itself throws nothing; what is left comes from the C++
-    // library.
-    return &internalError;
-  }
+void msamp::rt::convertReport(const StepReport &found,
+                              std::string &overflowTensor,
+                              msamp_step_report *report) {
+  overflowTensor = found.overflowTensor;
+  *report = {found.applied,
+             found.tensorsUpdated,
+             found.tensorsWithoutGrad,
+             found.elements,
+             found.bytes,
+             found.skippedTotal,
+             found.skippedInARow,
+             overflowTensor.c_str(),
+             found.overflowIndex,
+             found.overflowValue};
 }
 
 extern "C" {
@@ -115,19 +117,9 @@ msamp_status *msamp_session_create(const msamp_plan *plan,
                                    msamp_session **session) {
   return guard([&]() -> Status {
     *session = nullptr;
-    SessionOptions converted;
-    if (options && options->backend)
-      converted.backend = options->backend;
-    if (options && options->isa)
-      converted.isa = options->isa;
-    if (options) {
-      converted.threads = options->threads;
-      converted.device = options->device;
-      converted.stream = options->stream;
-    }
     auto created = std::make_unique<msamp_session>();
     MSAMP_RETURN_IF_ERROR(
-        Session::create(plan->plan, converted, created->session));
+        Session::create(plan->plan, convertOptions(options), created->session));
     *session = created.release();
     return {};
   });
@@ -169,22 +161,6 @@ msamp_status *msamp_session_set_hyper(msamp_session *session, const char *group,
   });
 }
 
-/// Hands `found` to the caller; its strings live in `session`.
-static void convertReport(msamp_session *session, const StepReport &found,
-                          msamp_step_report *report) {
-  session->overflowTensor = found.overflowTensor;
-  *report = {found.applied,
-             found.tensorsUpdated,
-             found.tensorsWithoutGrad,
-             found.elements,
-             found.bytes,
-             found.skippedTotal,
-             found.skippedInARow,
-             session->overflowTensor.c_str(),
-             found.overflowIndex,
-             found.overflowValue};
-}
-
 msamp_status *msamp_session_run(msamp_session *session, double grad_scale,
                                 msamp_step_report *report) {
   return guard([&] {
@@ -192,7 +168,7 @@ msamp_status *msamp_session_run(msamp_session *session, double grad_scale,
       return session->session->enqueue(grad_scale);
     StepReport found;
     Status status = session->session->run(grad_scale, found);
-    convertReport(session, found, report);
+    convertReport(found, session->overflowTensor, report);
     return status;
   });
 }
@@ -207,7 +183,7 @@ msamp_status *msamp_session_synchronize(msamp_session *session,
     StepReport found;
     Status status = session->session->synchronize(found);
     if (report)
-      convertReport(session, found, report);
+      convertReport(found, session->overflowTensor, report);
     return status;
   });
 }

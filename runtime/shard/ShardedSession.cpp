@@ -245,68 +245,83 @@ Status ShardedSession::agreeOnPlan() {
 
 Status ShardedSession::setGradients(const SafetensorsFile &file,
                                     bool allowMissing) {
-  ScopedFpEnvironment environment;
-  std::set<std::string> names;
   std::vector<std::vector<float>> copies(plan->tensors.size());
-  std::vector<const float *> floats(plan->tensors.size());
-  std::vector<uint64_t> amaxes(plan->tensors.size());
+  std::vector<RankGradient> found(plan->tensors.size());
+  MSAMP_RETURN_IF_ERROR(stop(readGradients(file, allowMissing, found, copies)));
+  return setGradients(found);
+}
+
+Status ShardedSession::readGradients(const SafetensorsFile &file,
+                                     bool allowMissing,
+                                     std::vector<RankGradient> &found,
+                                     std::vector<std::vector<float>> &copies) {
+  std::set<std::string> names;
   for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
     const PlanTensor &entry = plan->tensors[tensor];
-    Gradient &gradient = gradients[tensor];
-    gradient.payload = nullptr;
-    gradient.scaleInv = 1;
-    gradient.amax = -1;
-    gradient.overflowIndex = -1;
     names.insert(entry.name);
     const SafetensorsView *view = file.find(entry.name);
-    if (!view) {
-      if (!allowMissing)
-        return stop(notFound("gradient of tensor '" + entry.name +
-                             "' is missing from " + file.path()));
+    if (!view && !allowMissing)
+      return notFound("gradient of tensor '" + entry.name +
+                      "' is missing from " + file.path());
+    if (!view)
       continue;
-    }
     const plan::Storage &format = wire(tensor);
-    bool isScaled = format.scaling != plan::Scaling::None;
     bool isWide = view->dtype == "F32" && format.dtype != plan::DType::F32;
-    if (Status status =
-            checkView(file, *view, isWide ? "F32" : dtypeName(format.dtype),
-                      entry.wholeShape);
-        !status.ok())
-      return stop(std::move(status));
+    MSAMP_RETURN_IF_ERROR(checkView(file, *view,
+                                    isWide ? "F32" : dtypeName(format.dtype),
+                                    entry.wholeShape));
     if (isWide) {
-      floats[tensor] = toFloats(*view, copies[tensor]);
-      for (uint64_t i = 0; i < entry.wholeElements; ++i) {
-        uint32_t magnitude = magnitudeBits(floats[tensor][i]);
-        amaxes[tensor] = std::max<uint64_t>(amaxes[tensor], magnitude);
-        if (magnitude >= kInfinityBits && gradient.overflowIndex < 0) {
-          gradient.overflowIndex = static_cast<int64_t>(i);
-          gradient.overflowValue = floats[tensor][i];
-        }
-      }
+      found[tensor].floats = toFloats(*view, copies[tensor]);
       continue;
     }
-    gradient.payload = view->data;
-    if (!isScaled)
+    found[tensor].payload = view->data;
+    if (format.scaling == plan::Scaling::None)
       continue;
     names.insert(entry.name + ".scale_inv");
     const SafetensorsView *scale = file.find(entry.name + ".scale_inv");
     if (!scale)
-      return stop(missing(file, entry.name + ".scale_inv"));
-    if (Status status = checkView(file, *scale, "F32", {}); !status.ok())
-      return stop(std::move(status));
-    std::memcpy(&gradient.scaleInv, scale->data, sizeof(float));
+      return missing(file, entry.name + ".scale_inv");
+    MSAMP_RETURN_IF_ERROR(checkView(file, *scale, "F32", {}));
+    std::memcpy(&found[tensor].scaleInv, scale->data, sizeof(float));
   }
-  if (Status status = checkNoOthers(file, names); !status.ok())
-    return stop(std::move(status));
+  return checkNoOthers(file, names);
+}
+
+Status ShardedSession::setGradients(const std::vector<RankGradient> &given) {
+  ScopedFpEnvironment environment;
+  std::vector<uint64_t> amaxes(plan->tensors.size());
+  auto isQuantized = [&](size_t tensor) {
+    return given[tensor].floats && wire(tensor).dtype != plan::DType::F32;
+  };
+  for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
+    Gradient &gradient = gradients[tensor];
+    const float *floats = given[tensor].floats;
+    gradient.payload = floats ? reinterpret_cast<const std::byte *>(floats)
+                              : given[tensor].payload;
+    gradient.scaleInv = given[tensor].scaleInv;
+    gradient.amax = -1;
+    gradient.overflowIndex = -1;
+    if (!isQuantized(tensor))
+      continue;
+    for (uint64_t i = 0; i < plan->tensors[tensor].wholeElements; ++i) {
+      uint32_t magnitude = magnitudeBits(floats[i]);
+      amaxes[tensor] = std::max<uint64_t>(amaxes[tensor], magnitude);
+      if (magnitude >= kInfinityBits && gradient.overflowIndex < 0) {
+        gradient.overflowIndex = static_cast<int64_t>(i);
+        gradient.overflowValue = floats[i];
+      }
+    }
+  }
 
   // One scale for all ranks, so that equal values travel as equal codes.
   MSAMP_RETURN_IF_ERROR(comm->allReduce(amaxes, Reduction::Max));
   for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
-    if (!floats[tensor])
+    if (!isQuantized(tensor))
       continue;
     const PlanTensor &entry = plan->tensors[tensor];
     const plan::Storage &format = wire(tensor);
     Gradient &gradient = gradients[tensor];
+    const float *floats = given[tensor].floats;
     float scale = 1;
     if (format.scaling != plan::Scaling::None)
       scale = computeScale(floatOf(static_cast<uint32_t>(amaxes[tensor])), 1.0f,
@@ -315,9 +330,8 @@ Status ShardedSession::setGradients(const SafetensorsFile &file,
         gradient.overflowIndex >= 0 ? gradient.overflowValue : 1.0f / scale;
     gradient.quantized.resize(entry.wholeElements * dtypeSize(format.dtype));
     for (uint64_t i = 0; i < entry.wholeElements; ++i)
-      storeCode(
-          format.dtype, gradient.quantized.data(), i,
-          encode(format.dtype, floats[tensor][i] * scale, format.saturate));
+      storeCode(format.dtype, gradient.quantized.data(), i,
+                encode(format.dtype, floats[i] * scale, format.saturate));
     gradient.payload = gradient.quantized.data();
     // A narrow format without a scale may round a finite amax to infinity.
     if (format.scaling != plan::Scaling::None)

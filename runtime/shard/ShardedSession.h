@@ -29,6 +29,14 @@
 
 namespace msamp::rt {
 
+/// A rank's gradient of one tensor, whole: f32, or as it travels; none if both
+/// are null.
+struct RankGradient {
+  const float *floats = nullptr;
+  const std::byte *payload = nullptr;
+  float scaleInv = 1; // of a payload with a scale
+};
+
 class ShardedSession {
 public:
   /// Makes the session of this rank. All ranks call it; it fails on all of them
@@ -49,6 +57,8 @@ public:
   /// f32 ones are quantized with scales that all ranks share, so all ranks call
   /// it. `file` must live until the step is done. See StateStore.
   Status setGradients(const SafetensorsFile &file, bool allowMissing);
+  /// The same from memory of the host, in the plan's order.
+  Status setGradients(const std::vector<RankGradient> &given);
 
   /// Runs one step on all ranks. An error before the update begins leaves the
   /// state untouched; a later one poisons the session.
@@ -107,6 +117,9 @@ private:
   Status bindMeans();
   Status bindGradients();
   Status runOnDevice(double gradScale, StepReport &report);
+  Status readGradients(const SafetensorsFile &file, bool allowMissing,
+                       std::vector<RankGradient> &found,
+                       std::vector<std::vector<float>> &copies);
   Status sendGradients();
   Status agree(double gradScale, StepReport &report);
   ShardRange rangeOf(const Piece &piece, unsigned rank) const;

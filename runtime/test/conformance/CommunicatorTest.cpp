@@ -1,8 +1,10 @@
 // What every communicator does: each test runs on one thread for each of its
-// ranks, or with MSAMP_TEST_COMM=mpi on the processes that mpirun has started,
-// where tests for other numbers of ranks are skipped.
+// ranks. With MSAMP_TEST_COMM=nccl these are over NCCL, as many as there are
+// GPUs; with MSAMP_TEST_COMM=mpi ranks are the processes that mpirun has
+// started. Tests for other numbers of ranks are skipped.
 
 #include "comm/Communicator.h"
+#include "backends/Backend.h"
 
 #include <gtest/gtest.h>
 
@@ -16,13 +18,22 @@ using namespace std::chrono_literals;
 
 namespace {
 
-bool isMpi() {
+bool isAsked(const char *communicator) {
   const char *name = std::getenv("MSAMP_TEST_COMM");
-  return name && std::string(name) == "mpi";
+  return name && std::string(name) == communicator;
 }
+bool isMpi() { return isAsked("mpi"); }
+/// NCCL waits for what does not come, and has no words for why.
+bool isNccl() { return isAsked("nccl"); }
 
 /// Whether there are `ranks` ranks to run on.
 bool canRun(unsigned ranks) {
+  if (isNccl()) {
+    int devices = 0;
+    Status status = countCudaDevices(devices);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return static_cast<int>(ranks) <= devices;
+  }
   if (!isMpi())
     return true;
   static unsigned size = [] {
@@ -43,8 +54,24 @@ void onRanks(unsigned ranks, const std::function<void(Communicator &)> &body,
     ASSERT_TRUE(status.ok()) << status.message();
     return body(*own);
   }
-  auto communicators = createLocalCommunicators(ranks, deadline);
   std::vector<std::thread> threads;
+  if (isNccl()) {
+    std::vector<char> id;
+    Status status = createNcclId(id);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (unsigned rank = 0; rank < ranks; ++rank)
+      threads.emplace_back([&, rank] {
+        std::unique_ptr<Communicator> own;
+        Status opened = createNcclCommunicator(
+            rank, ranks, static_cast<int>(rank), id, deadline, own);
+        ASSERT_TRUE(opened.ok()) << opened.message();
+        body(*own);
+      });
+    for (std::thread &thread : threads)
+      thread.join();
+    return;
+  }
+  auto communicators = createLocalCommunicators(ranks, deadline);
   for (auto &communicator : communicators)
     threads.emplace_back(
         [&body, own = std::move(communicator)] { body(*own); });
@@ -143,10 +170,44 @@ TEST_P(Communicators, CallsInARowDoNotMix) {
   });
 }
 
+// A rank alone at a call gives up at the deadline, whoever it waits for.
+TEST(Communicator, ARankAloneGivesUp) {
+  if (!canRun(2))
+    GTEST_SKIP() << "not with 2 ranks";
+  auto begin = std::chrono::steady_clock::now();
+  onRanks(
+      2,
+      [](Communicator &comm) {
+        check(comm.barrier());
+        if (comm.rank() == 0)
+          return std::this_thread::sleep_for(2500ms);
+        Status status = comm.barrier();
+        ASSERT_FALSE(status.ok());
+        EXPECT_EQ(status.code(), StatusCode::Aborted);
+        EXPECT_NE(status.message().find("within 500 ms"), std::string::npos)
+            << status.message();
+        EXPECT_FALSE(comm.barrier().ok());
+      },
+      500ms);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+}
+
+TEST_P(Communicators, SayWhetherTheyReachDevices) {
+  onRanks(GetParam(), [](Communicator &comm) {
+    if (comm.reachesDevices())
+      return;
+    std::vector<std::vector<ConstSpan>> send(comm.size());
+    std::vector<std::vector<Span>> receive(comm.size());
+    Status status = comm.exchangeOnDevice(send, receive, nullptr);
+    EXPECT_EQ(status.code(), StatusCode::Unimplemented);
+    EXPECT_NE(status.message().find(comm.describe()), std::string::npos);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, Communicators, testing::Values(1, 2, 3, 4, 8));
 
 TEST(Communicator, OneRankThatStopsStopsAll) {
-  if (!canRun(3))
+  if (!canRun(3) || isNccl())
     GTEST_SKIP() << "not with 3 ranks";
   onRanks(3, [](Communicator &comm) {
     if (comm.rank() == 1)
@@ -161,7 +222,7 @@ TEST(Communicator, OneRankThatStopsStopsAll) {
 }
 
 TEST(Communicator, ARankThatLeftKeepsNobodyWaiting) {
-  if (!canRun(3))
+  if (!canRun(3) || isNccl())
     GTEST_SKIP() << "not with 3 ranks";
   onRanks(3, [](Communicator &comm) {
     if (comm.rank() == 2)
@@ -192,7 +253,7 @@ TEST(Communicator, ALateRankIsGivenUpAtTheDeadline) {
 }
 
 TEST(Communicator, DifferentCallsAndSizesAreErrors) {
-  if (!canRun(2))
+  if (!canRun(2) || isNccl())
     GTEST_SKIP() << "not with 2 ranks";
   onRanks(2, [](Communicator &comm) {
     std::vector<uint64_t> values(3);
