@@ -90,6 +90,8 @@ for policy in none fsdp2; do
   plan sharded/sharded-$policy mixed --optimizer=adamw "${groups[@]}" \
     --shard=$policy --ranks=3
 done
+plan sharded/sharded-fused mixed --optimizer=adamw "${groups[@]}" \
+  --shard=flat --ranks=3 --collectives=fused
 
 # Worked examples.
 worked=weight=f32,master=none,grad=f32,second_moment=f16

@@ -73,6 +73,9 @@ struct TensorBuffers {
   std::vector<float *> scaleInv, history;
   int64_t *step = nullptr;
   float *gradAmax = nullptr;
+  /// A gradient that a device's step quantizes into the payload by itself.
+  const void *wideGrad = nullptr;
+  plan::DType wideDType = plan::DType::None;
 };
 
 /// Addresses of what is of the whole step; null where the session's own values

@@ -128,15 +128,3 @@ float msamp::rt::smallestPositive(DType dtype) {
   return dtype == DType::F32 ? floatOf(1)
                              : decodeMagnitude(getFormat(dtype), 1);
 }
-
-float msamp::rt::computeScale(float amax, float oldScale, DType dtype) {
-  if (amax == 0.0f || !std::isfinite(amax))
-    return oldScale;
-  // largest = h * 2^c and amax = g * 2^b with g, h in [0.5, 1): the quotient
-  // lies between 2^(c-b-1) and 2^(c-b+1), and reaches 2^(c-b) unless g > h.
-  int b, c;
-  float g = std::frexp(std::fabs(amax), &b);
-  float h = std::frexp(largestFinite(dtype), &c);
-  int exponent = std::clamp(c - b - (g > h ? 1 : 0), -126, 126);
-  return std::ldexp(1.0f, exponent);
-}

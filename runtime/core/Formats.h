@@ -31,10 +31,7 @@ uint32_t encode(plan::DType dtype, float value, bool saturate);
 float largestFinite(plan::DType dtype);
 float smallestPositive(plan::DType dtype);
 
-/// The scale for values of magnitude up to `amax`: the largest power of two
-/// with amax * scale <= largestFinite, its exponent clamped to [-126, 126];
-/// `oldScale` if `amax` is zero, infinite or NaN.
-float computeScale(float amax, float oldScale, plan::DType dtype);
+using plan::computeScale;
 
 /// Reads and writes element `index` of a buffer as its code.
 inline uint32_t loadCode(plan::DType dtype, const void *data, size_t index) {

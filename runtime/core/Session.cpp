@@ -276,6 +276,8 @@ Status Session::bind(const std::string &name, const std::string &key,
   size_t index;
   MSAMP_RETURN_IF_ERROR(findTensor(name, index));
   const PlanTensor &tensor = plan->tensors[index];
+  if (key == "grad.wide")
+    return bindWideGradient(index, data, dtype, shape, byteSize);
   const PlanBuffer *buffer = tensor.findBuffer(key);
   if (!buffer)
     return notFound("tensor '" + name + "' has no buffer '" + key + "'");
@@ -299,6 +301,42 @@ Status Session::bind(const std::string &name, const std::string &key,
   }
   state.isBound[buffer - tensor.buffers.data()] = true;
   isChecked = hasDeviceBuffers = false;
+  return {};
+}
+
+Status Session::bindWideGradient(size_t index, const void *data,
+                                 const std::string &dtype,
+                                 const std::vector<int64_t> &shape,
+                                 size_t byteSize) {
+  const PlanTensor &tensor = plan->tensors[index];
+  TensorBuffers &buffers = states[index].buffers;
+  if (!device)
+    return {StatusCode::Unimplemented,
+            "only the cuda backend quantizes gradients in its step; use "
+            "msamp_session_quantize_gradient"};
+  plan::DType wide = dtype == "F32"    ? plan::DType::F32
+                     : dtype == "F16"  ? plan::DType::F16
+                     : dtype == "BF16" ? plan::DType::BF16
+                                       : plan::DType::None;
+  std::string what = "buffer 'grad.wide' of tensor '" + tensor.name + "'";
+  if (wide == plan::DType::None)
+    return invalidArgument(what + " has dtype " + dtype +
+                           ", expected F32, F16 or BF16");
+  // As large as the gradient that becomes of it.
+  const PlanBuffer &grad = *tensor.findBuffer("grad");
+  size_t size = dtypeSize(wide);
+  PlanBuffer expected = grad;
+  expected.dtype = dtype;
+  expected.elementSize = size;
+  expected.byteSize = grad.byteSize / grad.elementSize * size;
+  MSAMP_RETURN_IF_ERROR(
+      checkBuffer(what, expected, data, dtype, shape, byteSize));
+  MSAMP_RETURN_IF_ERROR(
+      device->checkAddress(data, what, /*mayBeOffloaded=*/false));
+  buffers.wideGrad = data;
+  buffers.wideDType = data ? wide : plan::DType::None;
+  forgetGradient(states[index]);
+  hasDeviceBuffers = hasDeviceGradAmax = false;
   return {};
 }
 

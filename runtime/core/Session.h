@@ -135,6 +135,10 @@ private:
   class HostView;
 
   Status findTensor(const std::string &name, size_t &index) const;
+  /// What bind does with "grad.wide".
+  Status bindWideGradient(size_t index, const void *data,
+                          const std::string &dtype,
+                          const std::vector<int64_t> &shape, size_t byteSize);
   /// Forgets what is known about state that is replaced.
   void forgetFingerprint(size_t index);
   /// Forgets what is known about a gradient that is replaced.

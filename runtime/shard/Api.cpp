@@ -206,6 +206,17 @@ msamp_status *msamp_sharded_session_use_gradient(msamp_sharded_session *session,
   });
 }
 
+msamp_status *
+msamp_sharded_session_bind_gradient(msamp_sharded_session *session,
+                                    const char *name, const void *data,
+                                    const char *dtype) {
+  return guard([&]() -> Status {
+    size_t tensor;
+    MSAMP_RETURN_IF_ERROR(findTensor(*session, name, tensor));
+    return session->session->bindWideGradient(tensor, data, dtype);
+  });
+}
+
 msamp_status *msamp_sharded_session_set_hyper(msamp_sharded_session *session,
                                               const char *group,
                                               const char *hyper, double value) {

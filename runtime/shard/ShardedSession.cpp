@@ -615,6 +615,17 @@ Status ShardedSession::bindGradients() {
   return {};
 }
 
+Status ShardedSession::bindWideGradient(size_t tensor, const void *data,
+                                        const std::string &dtype) {
+  const PlanTensor &entry = ownPlan->tensors[tensor];
+  size_t size = dtype == "F32" ? 4 : 2;
+  MSAMP_RETURN_IF_ERROR(
+      own->bind(entry.name, "grad.wide", const_cast<void *>(data), dtype,
+                entry.wholeShape, entry.wholeElements * size));
+  setGradientThere(tensor, data != nullptr);
+  return {};
+}
+
 Status ShardedSession::enqueue(double gradScale) {
   MSAMP_RETURN_IF_ERROR(stop(bindGradients()));
   return stop(own->enqueue(gradScale));

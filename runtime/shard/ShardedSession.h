@@ -78,6 +78,10 @@ public:
   void setGradientThere(size_t tensor, bool isThere) {
     gradients[tensor].payload = isThere ? gradient(tensor) : nullptr;
   }
+  /// Binds a gradient of `tensor` on the device, whole, in F32, F16 or BF16,
+  /// that each step quantizes there by itself; null: none.
+  Status bindWideGradient(size_t tensor, const void *data,
+                          const std::string &dtype);
 
   /// On a device: puts one step on the stream, for which the caller waits.
   Status enqueue(double gradScale);

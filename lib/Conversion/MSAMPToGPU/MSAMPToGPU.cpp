@@ -890,6 +890,7 @@ struct ConvertMSAMPToGPU
     if (layout.getSharding())
       numRanks = symbols.lookup<ProcessGroupOp>(*layout.getGroup()).getRanks();
     emitNumRanks(device, launch.getLoc(), numRanks);
+    emitEncodeGradient(device, launch.getLoc(), layout, numRanks != 0);
     auto classOf = [&](KernelOp kernel) {
       return classes.lookup<StorageClassOp>(kernel.getStorageClass());
     };
@@ -1020,6 +1021,62 @@ struct ConvertMSAMPToGPU
     builder.setInsertionPointToStart(block);
     device.call(builder, loc, "msamp_run_step", {}, block->getArgument(0));
     LLVM::ReturnOp::create(builder, loc, ValueRange());
+  }
+
+  /// msamp_encode_gradient: codes of 4 elements, for each class whose gradients
+  /// are narrow.
+  void emitEncodeGradient(DeviceModule &device, Location loc, LayoutOp layout,
+                          bool isShared) {
+    OpBuilder builder(&getContext());
+    Type f32 = builder.getF32Type();
+    LLVM::LLVMFuncOp function =
+        device.create("msamp_encode_gradient", device.i64,
+                      {device.i32, f32, f32, f32, f32}, loc);
+    function.setAlwaysInline(true);
+    Block *block = function.addEntryBlock(builder);
+    builder.setInsertionPointToStart(block);
+    SmallVector<int64_t> cases;
+    SmallVector<StorageAttr> storages;
+    for (auto [number, storageClass] :
+         llvm::enumerate(layout.getTable().front().getOps<StorageClassOp>())) {
+      StorageAttr storage = storageClass.getStorage(
+          isShared ? StringRef(kWireRole) : StringRef(kGradRole));
+      if (!storage || storage.getPayload().isF32())
+        continue;
+      cases.push_back(static_cast<int64_t>(number));
+      storages.push_back(storage);
+    }
+    Value values = vector::FromElementsOp::create(
+        builder, loc, VectorType::get({4}, f32),
+        ValueRange(block->getArguments()).drop_front());
+    Value selector = arith::IndexCastUIOp::create(
+        builder, loc, builder.getIndexType(), block->getArgument(0));
+    auto select = scf::IndexSwitchOp::create(builder, loc, device.i64, selector,
+                                             cases, cases.size());
+    auto emitRegion = [&](Region &region, StorageAttr storage) {
+      OpBuilder nested = OpBuilder::atBlockBegin(&region.emplaceBlock());
+      ScalarBuilder n{nested, loc};
+      Value result = n.i64(0);
+      if (storage) {
+        unsigned width = storage.getPayload().getIntOrFloatBitWidth();
+        Value codes = EncodeOp::create(
+            nested, loc, VectorType::get({4}, storage.getPayload()),
+            storage.getOverflow(), values);
+        codes = n.bitcast(VectorType::get({4}, nested.getIntegerType(width)),
+                          codes);
+        Type packed = nested.getIntegerType(4 * width);
+        Value word = vector::BitCastOp::create(
+            nested, loc, VectorType::get({1}, packed), codes);
+        result = vector::ExtractOp::create(nested, loc, word, 0);
+        if (width == 8)
+          result = arith::ExtUIOp::create(nested, loc, device.i64, result);
+      }
+      scf::YieldOp::create(nested, loc, result);
+    };
+    for (auto [index, storage] : llvm::enumerate(storages))
+      emitRegion(select.getCaseRegions()[index], storage);
+    emitRegion(select.getDefaultRegion(), {});
+    LLVM::ReturnOp::create(builder, loc, select.getResults());
   }
 
   /// What tells the device library whether ranks share the step.

@@ -141,6 +141,7 @@ public:
     }
     // Before the tables change: a step may be at work on them.
     MSAMP_RETURN_IF_ERROR(wait());
+    MSAMP_RETURN_IF_ERROR(writeWide(tensors));
     MSAMP_RETURN_IF_ERROR(tensorTable.write(rows));
     MSAMP_RETURN_IF_ERROR(bufferTable.write(bufferRows));
     MSAMP_RETURN_IF_ERROR(chunkTable.write(chunkRows));
@@ -184,6 +185,11 @@ public:
     group = std::make_unique<CudaGroup>(deviceMemory, *plan, ranges, comm);
     communicator = &comm;
     MSAMP_RETURN_IF_ERROR(group->open(window));
+    numBlocks /= group->numSharers();
+    if (numBlocks == 0)
+      return {StatusCode::Unimplemented, std::to_string(group->numSharers()) +
+                                             " ranks are too many to share " +
+                                             deviceName};
     step.group = group->address();
     return {};
   }
@@ -308,6 +314,14 @@ private:
 
   Status checkStream(int ordinal, void *callersStream) {
     deviceMemory.stream = static_cast<Stream>(callersStream);
+    // Ranks of one process that wait for one another must not be in line behind
+    // one another on its default stream.
+    if (!callersStream && plan->rank) {
+      MSAMP_RETURN_IF_ERROR(deviceMemory.check(
+          driver->StreamCreate(&deviceMemory.stream, kNonBlocking),
+          "cannot make a stream"));
+      deviceMemory.ownsStream = true;
+    }
     if (!callersStream)
       return {};
     Context context = nullptr;
@@ -406,6 +420,7 @@ private:
     MSAMP_RETURN_IF_ERROR(reportTable.reserve(sizeof(plan::DeviceReport)));
     MSAMP_RETURN_IF_ERROR(stepTable.reserve(sizeof(plan::DeviceStep)));
     MSAMP_RETURN_IF_ERROR(gradAmaxTable.reserve(numTensors * sizeof(float)));
+    MSAMP_RETURN_IF_ERROR(foundTable.reserve(numTensors * sizeof(uint64_t)));
     MSAMP_RETURN_IF_ERROR(hyperTable.reserve(
         plan->groups.size() * plan->hypers.size() * sizeof(double)));
     MSAMP_RETURN_IF_ERROR(storageTable.write(plan->storages));
@@ -428,6 +443,51 @@ private:
     step.first_error = plan::kNoError;
     step.overflow_tensor = plan::kNoTensor;
     return deviceMemory.copyFromHost(stepTable.at(0), &step, sizeof(step));
+  }
+
+  /// Lists the gradients that steps quantize by themselves.
+  Status writeWide(const std::vector<const TensorBuffers *> &tensors) {
+    constexpr size_t role = Plan::roleIndex(plan::RoleKind::Grad);
+    std::vector<plan::DeviceWide> rows(tensors.size());
+    std::vector<plan::DeviceChunk> chunkRows;
+    for (size_t index = 0; index < tensors.size(); ++index) {
+      const TensorBuffers &bound = *tensors[index];
+      if (!bound.wideGrad || !bound.payload[role])
+        continue;
+      const PlanTensor &tensor = plan->tensors[index];
+      plan::DeviceWide &row = rows[index];
+      row.source = addressOf(bound.wideGrad);
+      row.target = addressOf(bound.payload[role]);
+      row.num_elements = tensor.wholeElements;
+      row.scale_inv = addressOf(bound.scaleInv[role]);
+      row.amax = bound.gradAmax ? addressOf(bound.gradAmax)
+                                : gradAmaxTable.address(index * sizeof(float));
+      row.found = foundTable.address(index * sizeof(uint64_t));
+      row.dtype = bound.wideDType;
+      row.storage_class = static_cast<uint32_t>(tensor.classIndex);
+      row.is_aligned = row.source % 16 == 0 &&
+                       row.target % (4 * sizeOf(tensor.classIndex, role)) == 0;
+      // An empty one has a scale, too.
+      uint64_t chunks = std::max<uint64_t>(
+          1, (tensor.wholeElements + image->info.chunk_elements - 1) /
+                 image->info.chunk_elements);
+      if (chunkRows.size() + chunks >= UINT32_MAX)
+        return {StatusCode::Unimplemented,
+                "the plan has more than 2^32 chunks of " +
+                    std::to_string(image->info.chunk_elements) + " elements"};
+      for (uint64_t chunk = 0; chunk < chunks; ++chunk)
+        chunkRows.push_back((chunk << 32) | index);
+    }
+    step.wide = 0;
+    step.num_wide_chunks = static_cast<uint32_t>(chunkRows.size());
+    step.chunk_elements = image->info.chunk_elements;
+    if (chunkRows.empty())
+      return {};
+    MSAMP_RETURN_IF_ERROR(wideTable.write(rows));
+    MSAMP_RETURN_IF_ERROR(wideChunkTable.write(chunkRows));
+    step.wide = wideTable.address();
+    step.wide_chunks = wideChunkTable.address();
+    return {};
   }
 
   /// Says which parts of a step the next launch does.
@@ -526,9 +586,11 @@ private:
   DeviceTable stepTable{deviceMemory}, tensorTable{deviceMemory},
       bufferTable{deviceMemory}, chunkTable{deviceMemory},
       storageTable{deviceMemory}, hyperTable{deviceMemory},
-      gradAmaxTable{deviceMemory}, uniformTable{deviceMemory},
-      resultTable{deviceMemory}, committedTable{deviceMemory},
-      storedTable{deviceMemory}, reportTable{deviceMemory};
+      gradAmaxTable{deviceMemory}, foundTable{deviceMemory},
+      wideTable{deviceMemory}, wideChunkTable{deviceMemory},
+      uniformTable{deviceMemory}, resultTable{deviceMemory},
+      committedTable{deviceMemory}, storedTable{deviceMemory},
+      reportTable{deviceMemory};
 };
 
 } // namespace

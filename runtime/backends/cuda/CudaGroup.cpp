@@ -94,6 +94,8 @@ Status CudaGroup::open(RankWindow &window) {
       obstacle = status.ok() ? "another rank does not reach this one's memory"
                              : status.message();
   }
+  if (!isFused)
+    sharers = 1;
   if (!isFused && plan.sharding->collectives == plan::Collectives::Fused)
     return {StatusCode::Unimplemented,
             "the plan asks for fused collectives, but " + obstacle};
@@ -154,16 +156,23 @@ Status CudaGroup::gatherPeers(std::vector<Peer> &peers) {
 }
 
 /// Why ranks cannot meet in a launch, or "".
-std::string CudaGroup::findObstacle(const std::vector<Peer> &peers) const {
+std::string CudaGroup::findObstacle(const std::vector<Peer> &peers) {
   auto name = [](size_t rank) { return "rank " + std::to_string(rank); };
-  for (size_t rank = 0; rank < peers.size(); ++rank)
+  sharers = 0;
+  for (size_t rank = 0; rank < peers.size(); ++rank) {
+    sharers += std::strcmp(peers[rank].bus, peers[comm.rank()].bus) == 0;
     for (size_t other = 0; other < rank; ++other) {
       if (std::strcmp(peers[rank].host, peers[other].host) != 0)
         return name(other) + " and " + name(rank) + " are on different hosts";
       // A launch that waits for one behind it on the same device waits forever.
-      if (std::strcmp(peers[rank].bus, peers[other].bus) == 0)
+      // Ranks of one process can have a part of it each, where that is asked
+      // for.
+      bool isAsked = plan.sharding->collectives == plan::Collectives::Fused &&
+                     peers[rank].process == peers[other].process;
+      if (!isAsked && std::strcmp(peers[rank].bus, peers[other].bus) == 0)
         return name(other) + " and " + name(rank) + " share a device";
     }
+  }
   return "";
 }
 
@@ -178,6 +187,9 @@ Status CudaGroup::reach(const Peer &peer, uint64_t &address) {
     address = pointer;
     return {};
   }
+  address = peer.address;
+  if (peer.device == memory.device)
+    return {};
   int can = 0;
   MSAMP_RETURN_IF_ERROR(
       memory.check(driver.DeviceCanAccessPeer(&can, memory.device, peer.device),
@@ -192,7 +204,6 @@ Status CudaGroup::reach(const Peer &peer, uint64_t &address) {
                    "cannot use device " + std::to_string(peer.device)));
   retained.push_back(peer.device);
   Result result = driver.CtxEnablePeerAccess(context, 0);
-  address = peer.address;
   return memory.check(result == kPeerAccessAlreadyEnabled ? 0 : result,
                       "cannot reach device " + std::to_string(peer.device));
 }
@@ -333,9 +344,10 @@ Status CudaGroup::clearShown() {
 
 Status CudaGroup::run(const Launch &launch) {
   if (isFused)
-    return launch(DevicePart::Show, DevicePart::Commit);
-  for (DevicePart part : {DevicePart::Show, DevicePart::Reduce,
-                          DevicePart::Store, DevicePart::Commit}) {
+    return launch(DevicePart::Look, DevicePart::Commit);
+  for (DevicePart part :
+       {DevicePart::Look, DevicePart::Show, DevicePart::Reduce,
+        DevicePart::Store, DevicePart::Commit}) {
     MSAMP_RETURN_IF_ERROR(launch(part, part));
     if (part != DevicePart::Commit)
       MSAMP_RETURN_IF_ERROR(exchangeShown(part));
@@ -449,6 +461,7 @@ Status CudaGroup::readShown(unsigned rank, plan::ShownStep &step, size_t tensor,
   uint64_t block = rank == comm.rank() ? windowTable.address(blockBegin)
                    : isFused           ? windows[rank] + blockBegin
                                        : blocksTable.address(rank * blockSize);
+  block += blockOffset(DevicePart::Show);
   MSAMP_RETURN_IF_ERROR(memory.copyToHost(
       &step, reinterpret_cast<const void *>(block), sizeof(step)));
   return memory.copyToHost(&shown,

@@ -27,6 +27,8 @@ public:
 
   /// "fused", or "separate" and why.
   const std::string &describe() const { return description; }
+  /// Ranks whose launches must run on this device at the same time.
+  unsigned numSharers() const { return sharers; }
   /// Where the DeviceGroup is.
   uint64_t address() const { return groupTable.address(); }
   /// This rank's part of the gradient of `tensor`.
@@ -50,7 +52,7 @@ private:
   uint64_t blockOffset(plan::DevicePart part) const;
   Status allocateWindow();
   Status gatherPeers(std::vector<Peer> &peers);
-  std::string findObstacle(const std::vector<Peer> &peers) const;
+  std::string findObstacle(const std::vector<Peer> &peers);
   Status reach(const Peer &peer, uint64_t &address);
   Status linkPeers(const std::vector<Peer> &peers, bool &isLinked);
   Status allocateArrivals();
@@ -73,6 +75,7 @@ private:
   const Ranges ranges;
   Communicator &comm;
   bool isFused = false;
+  unsigned sharers = 1;
   std::string description;
 
   /// The window: flags, the block of what this rank shows, gradients, weights.

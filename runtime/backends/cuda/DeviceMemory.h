@@ -37,8 +37,13 @@ public:
   Device device = 0;
   Context context = nullptr;
   Stream stream = nullptr;
+  bool ownsStream = false;
 
   ~DeviceMemory() override {
+    if (ownsStream) {
+      ScopedContext scope(*driver, context);
+      driver->StreamDestroy(stream);
+    }
     if (context)
       driver->DevicePrimaryCtxRelease(device);
   }

@@ -133,6 +133,11 @@ MSAMP_RT_EXPORT void msamp_session_free(msamp_session *session);
  * or NaN if an element was. Where it is bound, a step need not read the
  * gradient to find an overflow. NULL unbinds it.
  *
+ * "grad.wide" (F32, F16 or BF16, shaped as the gradient; cuda backend only;
+ * optional) is a gradient that every step first quantizes into "grad", with its
+ * "grad.scale_inv" and amax, within the same launch: what
+ * msamp_session_quantize_gradient does of f32 on the host. NULL unbinds it.
+ *
  * With NULL as `name`, binds what is of the whole step; all are optional, read
  * in every step (so a captured step follows them), and unbound by NULL:
  *   "grad_scale"  F32 []: the loss scale, in place of msamp_session_run's

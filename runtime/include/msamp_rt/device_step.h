@@ -81,6 +81,23 @@ struct DeviceReport {
 };
 static_assert(sizeof(DeviceReport) == 48);
 
+/// A gradient that a step quantizes by itself, of whole elements whatever part
+/// of them the rank updates.
+struct DeviceWide {
+  uint64_t source; // 0: none
+  uint64_t target; // the gradient's payload
+  uint64_t num_elements;
+  uint64_t scale_inv; // float, or 0 if the format has no scale
+  uint64_t amax;      // float: what the step then knows of it
+  uint64_t found;     // uint64_t: the largest magnitude's bits, as f32; zero
+                      // before a step
+  DType dtype;        // of the source: F32, F16 or BF16
+  uint32_t storage_class;
+  uint32_t is_aligned; // 16 bytes of the source at a time, and what they become
+  uint32_t reserved;
+};
+static_assert(sizeof(DeviceWide) == 64);
+
 //===----------------------------------------------------------------------===//
 // Ranks
 //===----------------------------------------------------------------------===//
@@ -90,12 +107,12 @@ static_assert(sizeof(DeviceReport) == 48);
 /// meet by flags in one another's memory; else each part is a launch, and the
 /// runtime moves the bytes between them.
 enum class DevicePart : uint32_t {
-  Show = 0,   // scalars and scales; shows a ShownStep, gradients
-  Reduce = 1, // one step for all, then the reduce sweep; shows its results
-  Store = 2,  // shows results, new weights
-  Commit = 3
+  Look = 0,   // at gradients that are to be quantized; shows their amaxes
+  Show = 1,   // quantizes them; scalars, scales; shows a ShownStep, gradients
+  Reduce = 2, // one step for all, then the reduce sweep; shows its results
+  Store = 3,  // shows results, new weights
+  Commit = 4
 };
-inline constexpr uint32_t kNumDeviceParts = 4;
 
 /// What a rank shows of itself, then a ShownTensor for each of the plan's
 /// tensors.
@@ -117,6 +134,7 @@ struct ShownTensor {
 static_assert(sizeof(ShownTensor) == 24);
 
 /// A rank's block of what it shows, by the part at whose end it does:
+///   Look:   uint64_t[tensors of the plan]: DeviceWide::found
 ///   Show:   ShownStep, ShownTensor[tensors of the plan]
 ///   Reduce: ShownStep, uint64_t[tensors of the plan][results]
 ///   Store:  uint64_t[tensors of the plan][results]
@@ -125,6 +143,8 @@ constexpr uint64_t shownOffset(DevicePart part, uint64_t numTensors,
                                uint64_t numResults) {
   uint64_t results = numTensors * numResults * sizeof(uint64_t);
   uint64_t offset = 0;
+  if (part > DevicePart::Look)
+    offset += numTensors * sizeof(uint64_t);
   if (part > DevicePart::Show)
     offset += sizeof(ShownStep) + numTensors * sizeof(ShownTensor);
   if (part > DevicePart::Reduce)
@@ -165,21 +185,24 @@ static_assert(sizeof(DeviceGroup) == 104);
 
 struct DeviceStep {
   // Addresses.
-  uint64_t tensors;    // DeviceTensor[num_tensors]
-  uint64_t buffers;    // DeviceBuffer[num_tensors][num_roles]
-  uint64_t storages;   // Storage[classes][num_roles]
-  uint64_t hyper;      // double[groups][num_hypers]
-  uint64_t uniforms;   // float[num_tensors][uniforms]; see RoleUniform
-  uint64_t results;    // uint64_t[num_tensors][results]; see RoleResult
-  uint64_t committed;  // the same by DeviceTensor::index, of the last step
-                       // that was applied to the tensor
-  uint64_t stored;     // float[tensors of the plan][num_roles]: the largest
-                       // magnitudes that bounds start from
-  uint64_t chunks;     // DeviceChunk[num_chunks]
-  uint64_t grad_scale; // float, or 0: grad_scale_value is it
-  uint64_t found_inf;  // float, not 0 if the step is to be skipped; or 0
-  uint64_t report;     // DeviceReport
-  uint64_t group;      // DeviceGroup, or 0
+  uint64_t tensors;     // DeviceTensor[num_tensors]
+  uint64_t buffers;     // DeviceBuffer[num_tensors][num_roles]
+  uint64_t storages;    // Storage[classes][num_roles]
+  uint64_t hyper;       // double[groups][num_hypers]
+  uint64_t uniforms;    // float[num_tensors][uniforms]; see RoleUniform
+  uint64_t results;     // uint64_t[num_tensors][results]; see RoleResult
+  uint64_t committed;   // the same by DeviceTensor::index, of the last step
+                        // that was applied to the tensor
+  uint64_t stored;      // float[tensors of the plan][num_roles]: the largest
+                        // magnitudes that bounds start from
+  uint64_t chunks;      // DeviceChunk[num_chunks]
+  uint64_t grad_scale;  // float, or 0: grad_scale_value is it
+  uint64_t found_inf;   // float, not 0 if the step is to be skipped; or 0
+  uint64_t report;      // DeviceReport
+  uint64_t group;       // DeviceGroup, or 0
+  uint64_t wide;        // DeviceWide[tensors of the plan], or 0: all gradients
+                        // are there
+  uint64_t wide_chunks; // DeviceChunk[num_wide_chunks], by tensor of the plan
   double grad_scale_value;
   uint32_t num_tensors;
   uint32_t num_chunks;
@@ -190,6 +213,8 @@ struct DeviceStep {
   uint32_t num_plan_tensors;
   // Parts that the next launch does; see DevicePart.
   uint32_t first_part, last_part;
+  uint32_t num_wide_chunks;
+  uint32_t chunk_elements;
   // State of a launch, which leaves it as it found it.
   uint32_t barrier;
   uint64_t first_error;     // kNoError
@@ -197,7 +222,7 @@ struct DeviceStep {
   uint32_t any_sweep;       // some tensor needs the reduce phase
   uint32_t next_chunk[2];   // of the reduce and the store sweep
 };
-static_assert(sizeof(DeviceStep) == 176);
+static_assert(sizeof(DeviceStep) == 200);
 
 } // namespace msamp::plan
 

@@ -91,6 +91,15 @@ MSAMP_RT_EXPORT msamp_status *
 msamp_sharded_session_use_gradient(msamp_sharded_session *session,
                                    const char *name, int is_there);
 
+/* Binds a gradient of `name` on the cuda backend's device, whole, in "F32",
+ * "F16" or "BF16", which every step first quantizes with a scale that all ranks
+ * share, within the same launch. NULL unbinds it, and the tensor has no
+ * gradient. */
+MSAMP_RT_EXPORT msamp_status *
+msamp_sharded_session_bind_gradient(msamp_sharded_session *session,
+                                    const char *name, const void *data,
+                                    const char *dtype);
+
 /* As msamp_session_set_hyper; on all ranks alike. */
 MSAMP_RT_EXPORT msamp_status *
 msamp_sharded_session_set_hyper(msamp_sharded_session *session,

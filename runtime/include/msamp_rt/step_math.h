@@ -38,6 +38,20 @@ constexpr float formatLargest(DType dtype) {
                                 : floatOf(0x7F7FFFFF);
 }
 
+/// The largest power of two that keeps `amax` in the range of `dtype`, or the
+/// old scale if there is none; see msamp.compute_scale.
+constexpr float computeScale(float amax, float oldScale, DType dtype) {
+  uint32_t bits = magnitudeBits(amax);
+  if (bits == 0 || bits >= kInfinityBits)
+    return oldScale;
+  uint32_t largest = bitsOf(formatLargest(dtype));
+  int exponent = static_cast<int>(largest >> 23) -
+                 static_cast<int>(bits >> 23) -
+                 ((bits & 0x7FFFFF) > (largest & 0x7FFFFF) ? 1 : 0);
+  exponent = exponent < -126 ? -126 : exponent > 126 ? 126 : exponent;
+  return floatOf(static_cast<uint32_t>(exponent + 127) << 23);
+}
+
 /// Whether `value` can be a stored scale_inv: a positive power of two.
 constexpr bool isPowerOfTwo(float value) {
   uint32_t bits = bitsOf(value);

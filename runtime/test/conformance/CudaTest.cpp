@@ -2,6 +2,7 @@
 // CUDA graphs and replayed with values that changed, and what is refused. Every
 // test is skipped where there is no GPU.
 
+#include "core/Formats.h"
 #include "core/Session.h"
 #include "state/StateStore.h"
 
@@ -129,6 +130,83 @@ TEST_F(Cuda, StepsThatNobodyWaitsForHaveTheSameBits) {
   Trainer onDevice("adamw-O3.msplan", "cuda", stream);
   Trainer onHost("adamw-O3.msplan", "reference");
   expectSameSteps(onDevice, onHost);
+}
+
+// Gradients that the step quantizes are what the host would have made of them:
+// every format, from every width, at any alignment, and where one is infinite.
+TEST_F(Cuda, GradientsThatTheStepQuantizesHaveTheSameBits) {
+  for (const char *name :
+       {"adamw-O3.msplan", "adamw-bounded.msplan", "adamw-delayed.msplan",
+        "adamw-e5m2.msplan", "adamw-bf16.msplan", "adamw-half.msplan",
+        "adamw-narrow.msplan", "adamw-classes.msplan", "sgd-bounded.msplan"})
+    for (plan::DType dtype :
+         {plan::DType::F32, plan::DType::F16, plan::DType::BF16}) {
+      SCOPED_TRACE(std::string(name) + " from " + dtypeName(dtype));
+      Trainer onDevice(name, "cuda", stream), onHost(name, "reference");
+      std::vector<void *> sources;
+      for (int step = 0; step < 4; ++step) {
+        for (size_t index = 0; index < onHost.plan->tensors.size(); ++index) {
+          const PlanTensor &tensor = onHost.plan->tensors[index];
+          // One element more, where the address is to be odd.
+          size_t skip = tensor.numElements ? index % 2 : 0;
+          size_t size = dtypeSize(dtype);
+          std::vector<std::byte> codes((tensor.numElements + skip) * size);
+          std::vector<float> values(tensor.numElements);
+          for (size_t i = 0; i < values.size(); ++i) {
+            bool isInfinite = step == 2 && index == 4 && i == 7;
+            uint32_t code = encode(
+                dtype,
+                isInfinite ? HUGE_VALF
+                           : 0.003f * (static_cast<float>(i % 23) - 11.0f) *
+                                 static_cast<float>(step + 1),
+                /*saturate=*/false);
+            storeCode(dtype, codes.data(), i + skip, code);
+            values[i] = decode(dtype, code);
+          }
+          check(onHost.session->quantizeGradient(tensor.name, values.data(),
+                                                 values.size()));
+          if (step == 0) {
+            auto *source = onDevice.place(codes);
+            sources.push_back(source);
+            check(onDevice.session->bind(
+                tensor.name, "grad.wide", source + skip * size,
+                dtypeName(dtype), tensor.shape, tensor.numElements * size));
+          } else {
+            check(onDevice.session->memory().copyFromHost(
+                sources[index], codes.data(), codes.size()));
+          }
+        }
+        StepReport reports[2];
+        check(onDevice.session->run(1.0, reports[0]));
+        check(onHost.session->run(1.0, reports[1]));
+        EXPECT_EQ(reports[0].applied, reports[1].applied);
+        EXPECT_EQ(reports[0].overflowTensor, reports[1].overflowTensor);
+        ASSERT_EQ(onDevice.fingerprints(), onHost.fingerprints());
+      }
+      for (void *source : sources)
+        onDevice.session->memory().release(source);
+    }
+}
+
+TEST_F(Cuda, WideGradientsAreChecked) {
+  Trainer trainer("adamw-O3.msplan", "cuda", stream);
+  auto *source = trainer.place(std::vector<float>(33 * 7));
+  auto bind = [&](const char *dtype, std::vector<int64_t> shape, size_t size) {
+    Status status = trainer.session->bind("matrix", "grad.wide", source, dtype,
+                                          shape, size);
+    return status.ok() ? std::string() : status.message();
+  };
+  EXPECT_EQ(bind("F32", {33, 7}, 33 * 7 * 4), "");
+  EXPECT_NE(bind("F64", {33, 7}, 33 * 7 * 8).find("dtype F64, expected F32"),
+            std::string::npos);
+  EXPECT_NE(bind("F16", {7, 33}, 33 * 7 * 2).find("shape [7, 33]"),
+            std::string::npos);
+  trainer.session->memory().release(source);
+  Trainer onHost("adamw-O3.msplan", "cpu");
+  float value = 0;
+  Status status =
+      onHost.session->bind("one", "grad.wide", &value, "F32", {1}, 4);
+  EXPECT_EQ(status.code(), StatusCode::Unimplemented);
 }
 
 // Optimizer state in the host's memory: loaded, stepped, saved with the bits of

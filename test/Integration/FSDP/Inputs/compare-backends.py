@@ -9,6 +9,8 @@ each that agrees. --expect is what the cuda backend must say of itself.
 """
 
 import argparse
+import concurrent.futures
+import os
 import pathlib
 import subprocess
 import sys
@@ -31,25 +33,31 @@ def run(*command):
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
+def compile_plan(case):
+    ranks, option, policy, plan = case
+    run("msamp-compile", "--optimizer=adamw", "--params", f"{args.work}/model{ranks}.params",
+        f"--shard={policy}", f"--ranks={ranks}", "--target=cpu,cuda", *option.split(), "-o", plan)
+
+
+cases = [(ranks, option, policy) for ranks in args.ranks.split(",")
+         for option in args.options.split(",") for policy in args.policies.split(",")]
+cases = [(*case, f"{args.work}/plan{index}") for index, case in enumerate(cases)]
 for ranks in args.ranks.split(","):
+    run(sys.executable, str(pathlib.Path(__file__).parent / "make-ranks.py"), args.utils,
+        f"{args.work}/model{ranks}", ranks, "3", "f32", *SHAPES)
+with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    list(pool.map(compile_plan, cases))
+for ranks, option, policy, plan in cases:
+    what = f"{ranks} ranks, {policy}, {option or 'defaults'}"
     model = f"{args.work}/model{ranks}"
-    run(sys.executable, str(pathlib.Path(__file__).parent / "make-ranks.py"), args.utils, model,
-        ranks, "3", "f32", *SHAPES)
-    for option in args.options.split(","):
-        for policy in args.policies.split(","):
-            what = f"{ranks} ranks, {policy}, {option or 'defaults'}"
-            plan = f"{args.work}/plan"
-            run("msamp-compile", "--optimizer=adamw", "--params", f"{model}.params",
-                f"--shard={policy}", f"--ranks={ranks}", "--target=cpu,cuda",
-                *filter(None, [option]), "-o", plan)
-            saved = {}
-            for backend, comm in (("cpu", "local"), ("cuda", args.comm)):
-                path = f"{args.work}/{backend}"
-                log = run("msamp-run", plan, f"--backend={backend}", f"--comm={comm}", "--params",
-                          f"{model}.params", "--grads", model + ".g{step}.r{rank}", "--save", path)
-                saved[backend] = pathlib.Path(path).read_bytes()
-                if backend == "cuda" and args.expect not in log:
-                    sys.exit(f"{what}: no '{args.expect}' in:\n{log}")
-            if saved["cpu"] != saved["cuda"]:
-                sys.exit(f"{what}: the backends differ")
-            print(f"{what}: the same")
+    saved = {}
+    for backend, comm in (("cpu", "local"), ("cuda", args.comm)):
+        path = f"{args.work}/{backend}"
+        log = run("msamp-run", plan, f"--backend={backend}", f"--comm={comm}", "--params",
+                  f"{model}.params", "--grads", model + ".g{step}.r{rank}", "--save", path)
+        saved[backend] = pathlib.Path(path).read_bytes()
+        if backend == "cuda" and args.expect not in log:
+            sys.exit(f"{what}: no '{args.expect}' in:\n{log}")
+    if saved["cpu"] != saved["cuda"]:
+        sys.exit(f"{what}: the backends differ")
+    print(f"{what}: the same")

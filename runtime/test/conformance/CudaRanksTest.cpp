@@ -1,0 +1,168 @@
+// Ranks on GPUs against ranks of the reference: gradients that the host
+// quantizes, and those that the step does. Ranks are threads; where there are
+// fewer GPUs than ranks they share them. Skipped where there is none.
+
+#include "core/Formats.h"
+#include "shard/ShardedSession.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#ifdef MSAMP_TEST_PLANS
+
+using namespace msamp;
+using namespace msamp::rt;
+using namespace std::chrono_literals;
+
+namespace {
+
+void check(const Status &status) {
+  ASSERT_TRUE(status.ok()) << status.message();
+}
+
+/// What gradients are on their way into a step.
+enum class Source { HostFloats, DeviceBf16 };
+
+/// A value that bf16 holds.
+float makeGradient(size_t tensor, size_t i, unsigned rank, int step) {
+  float value = 0.002f * (static_cast<float>((i + 3 * rank) % 29) - 14.0f) *
+                static_cast<float>(step + 1 + tensor);
+  return decode(plan::DType::BF16,
+                encode(plan::DType::BF16, value, /*saturate=*/false));
+}
+
+class Rank {
+public:
+  Rank(std::shared_ptr<const Plan> plan, std::unique_ptr<Communicator> comm,
+       const std::string &backend, int device, Source source)
+      : plan(plan), number(comm->rank()), source(source) {
+    check(ShardedSession::create(plan, {backend, 1, "", device, nullptr},
+                                 std::move(comm), session));
+  }
+  ~Rank() {
+    for (void *data : sources)
+      session->session().memory().release(data);
+  }
+  Rank(const Rank &) = delete;
+  Rank &operator=(const Rank &) = delete;
+
+  void initialize() {
+    for (const PlanTensor &tensor : session->session().getPlan().tensors) {
+      std::vector<float> values(tensor.numElements);
+      for (size_t i = 0; i < values.size(); ++i)
+        values[i] = static_cast<float>((i + tensor.first) % 17) / 32.0f - 0.25f;
+      check(session->session().initialize(tensor.name, values.data(),
+                                          values.size()));
+    }
+  }
+
+  void step(int step) {
+    std::vector<std::vector<float>> floats(plan->tensors.size());
+    std::vector<RankGradient> given(plan->tensors.size());
+    for (size_t tensor = 0; tensor < floats.size(); ++tensor) {
+      floats[tensor].resize(plan->tensors[tensor].wholeElements);
+      for (size_t i = 0; i < floats[tensor].size(); ++i)
+        floats[tensor][i] = makeGradient(tensor, i, number, step);
+      // An empty tensor has an address, too.
+      floats[tensor].reserve(1);
+      given[tensor].floats = floats[tensor].data();
+    }
+    if (source == Source::HostFloats)
+      check(session->setGradients(given));
+    else
+      place(floats);
+    StepReport report;
+    check(session->run(1.0, report));
+    EXPECT_TRUE(report.applied);
+  }
+
+  std::vector<uint64_t> fingerprints() {
+    std::vector<uint64_t> all(plan->tensors.size());
+    for (size_t tensor = 0; tensor < all.size(); ++tensor)
+      check(session->session().computeFingerprint(plan->tensors[tensor].name,
+                                                  all[tensor]));
+    return all;
+  }
+
+private:
+  void place(const std::vector<std::vector<float>> &floats) {
+    Memory &memory = session->session().memory();
+    for (size_t tensor = 0; tensor < floats.size(); ++tensor) {
+      std::vector<uint16_t> codes(floats[tensor].size());
+      for (size_t i = 0; i < codes.size(); ++i)
+        storeCode(plan::DType::BF16, codes.data(), i,
+                  encode(plan::DType::BF16, floats[tensor][i], false));
+      if (sources.size() <= tensor) {
+        void *data = nullptr;
+        check(memory.allocate(codes.size() * 2, data));
+        sources.push_back(data);
+        check(session->bindWideGradient(tensor, data, "BF16"));
+      }
+      check(
+          memory.copyFromHost(sources[tensor], codes.data(), codes.size() * 2));
+    }
+  }
+
+  std::shared_ptr<const Plan> plan;
+  const unsigned number;
+  const Source source;
+  std::unique_ptr<ShardedSession> session;
+  std::vector<void *> sources;
+};
+
+/// Fingerprints of all tensors after three steps, which all ranks agree on.
+std::vector<uint64_t> run(const std::string &name, const std::string &backend,
+                          Source source) {
+  std::shared_ptr<const Plan> plan;
+  check(Plan::load(std::string(MSAMP_TEST_PLANS) + "/sharded/" + name, plan));
+  const unsigned ranks = plan->sharding->ranks;
+  int devices = 1;
+  if (backend == "cuda")
+    check(countCudaDevices(devices));
+  auto communicators = createLocalCommunicators(ranks, 20s);
+  std::vector<std::vector<uint64_t>> found(ranks);
+  std::vector<std::thread> threads;
+  for (unsigned rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      Rank own(plan, std::move(communicators[rank]), backend,
+               static_cast<int>(rank) % devices, source);
+      own.initialize();
+      for (int step = 0; step < 3; ++step)
+        own.step(step);
+      found[rank] = own.fingerprints();
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  for (unsigned rank = 1; rank < ranks; ++rank)
+    EXPECT_EQ(found[rank], found[0]);
+  return found[0];
+}
+
+class CudaRanks : public testing::TestWithParam<const char *> {
+protected:
+  void SetUp() override {
+    int devices = 0;
+    Status status = countCudaDevices(devices);
+    if (!status.ok() || devices == 0)
+      GTEST_SKIP() << (status.ok() ? "there is no device" : status.message());
+  }
+};
+
+} // namespace
+
+TEST_P(CudaRanks, HaveTheBitsOfTheReference) {
+  std::vector<uint64_t> expected =
+      run(GetParam(), "reference", Source::HostFloats);
+  EXPECT_EQ(run(GetParam(), "cuda", Source::HostFloats), expected);
+  EXPECT_EQ(run(GetParam(), "cuda", Source::DeviceBf16), expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Plans, CudaRanks,
+                         testing::Values("sharded-none.msplan",
+                                         "sharded-fsdp2.msplan",
+                                         "sharded-fused.msplan"));
+
+#endif // MSAMP_TEST_PLANS
