@@ -1,6 +1,6 @@
 // Times the cuda backend on one plan with random state, on the device's clock.
 //
-//   msamp-bench-cuda PLAN [--repeat N] [--verify STEPS] [--offload]
+//   msamp-bench-cuda PLAN [--repeat N] [--verify STEPS] [--offload] [--wide]
 //
 // Prints one line of JSON: milliseconds of a step alone on an idle device
 // (median, fastest, slowest), of one in a row of ten, and of one replayed from
@@ -9,8 +9,9 @@
 // steps here and on the cpu backend and compares the fingerprints of all
 // tensors. --offload leaves optimizer state in pinned host memory, and adds
 // GB/s over the bus, beside those of copy engines that move as many bytes both
-// ways at once. Gradients bring their amax and histories are full, as in
-// training.
+// ways at once. --wide begins from gradients in bf16, which the step quantizes
+// (and cannot be verified so). Else gradients bring their amax and histories
+// are full, as in training.
 
 #include "BenchDevice.h"
 #include "RandomState.h"
@@ -33,9 +34,10 @@ struct Run {
   std::unique_ptr<Session> session;
   StateStore store;
   void *gradAmaxes = nullptr;
+  std::vector<void *> wides;
 
   Run(std::shared_ptr<const Plan> planArgument, const SessionOptions &options,
-      bool offload = false)
+      bool offload = false, bool isWide = false)
       : plan(std::move(planArgument)), store(plan) {
     check(Session::create(plan, options, session));
     check(store.allocate(*session, offload));
@@ -47,9 +49,23 @@ struct Run {
                           {}, sizeof(float)));
       return own;
     };
-    bench::RandomState(*session, store, check, amaxOf).fill();
+    bench::RandomState random(*session, store, check, amaxOf);
+    random.fill();
+    for (size_t index = 0; isWide && index < plan->tensors.size(); ++index) {
+      const PlanTensor &tensor = plan->tensors[index];
+      void *data = nullptr;
+      check(session->memory().allocate(2 * tensor.numElements, data));
+      wides.push_back(data);
+      random.fillWide(data, tensor.numElements, index);
+      check(session->bind(tensor.name, "grad.wide", data, "BF16", tensor.shape,
+                          2 * tensor.numElements));
+    }
   }
-  ~Run() { session->memory().release(gradAmaxes); }
+  ~Run() {
+    session->memory().release(gradAmaxes);
+    for (void *wide : wides)
+      session->memory().release(wide);
+  }
 
   uint64_t fingerprint(bool fromBytes = false) {
     uint64_t sum = 0, value = 0;
@@ -110,7 +126,7 @@ static double timeBus(const Device &device, size_t size) {
 int main(int argc, char **argv) {
   std::string path;
   int repeat = 25, verifySteps = 0;
-  bool offload = false;
+  bool offload = false, isWide = false;
   for (int index = 1; index < argc; ++index) {
     std::string argument = argv[index];
     if (argument == "--repeat" && index + 1 < argc)
@@ -119,17 +135,21 @@ int main(int argc, char **argv) {
       verifySteps = std::atoi(argv[++index]);
     else if (argument == "--offload")
       offload = true;
+    else if (argument == "--wide")
+      isWide = true;
     else
       path = argument;
   }
   if (path.empty())
     fail("usage: msamp-bench-cuda PLAN [--repeat N] [--verify STEPS] "
-         "[--offload]");
+         "[--offload] [--wide]");
+  if (isWide && verifySteps)
+    fail("--wide cannot be verified");
   std::shared_ptr<const Plan> plan;
   check(Plan::load(path, plan));
   Device device;
   size_t freeBefore = device.freeBytes();
-  Run run(plan, {"cuda", 0, "", 0, device.stream}, offload);
+  Run run(plan, {"cuda", 0, "", 0, device.stream}, offload, isWide);
   uint64_t fingerprint = verifySteps ? verify(plan, run, verifySteps) : 0;
   StepReport report;
   check(run.session->run(1.0, report));

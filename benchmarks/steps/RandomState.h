@@ -38,6 +38,16 @@ public:
     }
   }
 
+  /// Fills `target` with `count` gradients in bf16, of which `tensor` has its
+  /// own.
+  void fillWide(void *target, size_t count, size_t tensor) {
+    std::vector<std::byte> &pool = pools[{SIZE_MAX, gradRole}];
+    if (pool.empty())
+      pool = makePool({plan::DType::BF16, plan::Scaling::None, 0, 0}, gradRole,
+                      1.0f);
+    fillPayload(target, pool, 2 * count, tensor + seed);
+  }
+
 private:
   static constexpr size_t gradRole = rt::Plan::roleIndex(plan::RoleKind::Grad);
   static constexpr float kLargest = 4.5f; // standard deviations
@@ -53,7 +63,8 @@ private:
     case Kind::Payload: {
       std::vector<std::byte> &pool = pools[{tensor.classIndex, info.role}];
       if (pool.empty())
-        pool = makePool(tensor.classIndex, info.role);
+        pool = makePool(plan.storage(tensor.classIndex, info.role), info.role,
+                        scaleOf(tensor.classIndex, info.role));
       // Ranks have gradients of their own, and one state.
       fillPayload(target, pool, info.byteSize,
                   index + (info.role == gradRole ? seed : 0));
@@ -100,13 +111,12 @@ private:
                                   storage.dtype);
   }
 
-  std::vector<std::byte> makePool(size_t classIndex, size_t role) const {
-    const plan::Storage &storage = plan.storage(classIndex, role);
+  std::vector<std::byte> makePool(const plan::Storage &storage, size_t role,
+                                  float scale) const {
     constexpr size_t count = 1 << 18;
     std::vector<std::byte> pool(count * rt::dtypeSize(storage.dtype));
     std::mt19937 engine(static_cast<unsigned>(role + 1));
     std::normal_distribution<float> normal;
-    float scale = scaleOf(classIndex, role);
     for (size_t i = 0; i < count; ++i) {
       float value = std::clamp(normal(engine), -kLargest, kLargest);
       if (plan.roles[role].name == "second_moment")
