@@ -2,12 +2,25 @@
 // clocks.
 //
 //   msamp-bench-ranks PLAN [--comm local|nccl] [--repeat N] [--first STEPS]
+//                     [--wide]
 //
 // Ranks are threads of this process. Gradients lie where the step expects them,
-// quantized. Prints one line of JSON: milliseconds of a step in a row of ten
-// (median over rows, the slowest rank counts), bytes that a rank sends, GB/s of
-// that, and the sum of fingerprints after the first steps, which does not
-// depend on how ranks reach one another. --first runs STEPS steps before that.
+// quantized; with --wide they are in bf16, and the step quantizes them. Prints
+// one line of JSON: milliseconds of a step in a row of ten (median over rows,
+// the slowest rank counts), bytes that a rank sends, GB/s of that, and the sum
+// of fingerprints after the first STEPS steps, which does not depend on how
+// ranks reach one another.
+//
+//   msamp-bench-ranks --unfused PLAN --ranks N [--repeat N]
+//
+// The same work in calls of NCCL: a reduce-scatter that adds in FP8, the step
+// of PLAN, which is of one process and as large as a rank's part, and an
+// all-gather of its weights.
+//
+//   msamp-bench-ranks --links BYTES --ranks N [--repeat N]
+//
+// What links give: every rank's copy engine writes BYTES to its neighbour at
+// once.
 
 #include "shard/ShardedSession.h"
 #include "steps/BenchDevice.h"
@@ -28,7 +41,7 @@ struct Options {
   std::string path, comm = "local";
   int repeat = 20, first = 1;
   unsigned ranks = 2;
-  bool isUnfused = false;
+  bool isUnfused = false, isWide = false;
   size_t linkBytes = 0;
 };
 
@@ -60,16 +73,27 @@ uint64_t sumFingerprints(ShardedSession &session) {
   return sum;
 }
 
-/// Fills a rank's state; its gradients are those of its number.
-void fill(ShardedSession &session) {
-  RandomState(
+/// Fills a rank's state; its gradients are those of its number. Returns those
+/// in bf16.
+std::vector<void *> fill(ShardedSession &session, bool isWide) {
+  RandomState random(
       session.session(), session.store(), check,
       [&](size_t tensor) { return session.gradientAmax(tensor); },
-      1 + session.communicator().rank())
-      .fill();
+      1 + session.communicator().rank());
+  random.fill();
   const Plan &plan = session.session().getPlan();
-  for (size_t tensor = 0; tensor < plan.tensors.size(); ++tensor)
+  std::vector<void *> wides;
+  for (size_t tensor = 0; tensor < plan.tensors.size(); ++tensor) {
+    size_t count = plan.tensors[tensor].wholeElements;
     session.setGradientThere(tensor, true);
+    if (!isWide)
+      continue;
+    check(session.session().memory().allocate(2 * count,
+                                              wides.emplace_back(nullptr)));
+    random.fillWide(wides.back(), count, tensor);
+    check(session.bindWideGradient(tensor, wides.back(), "BF16"));
+  }
+  return wides;
 }
 
 /// Runs `work` on a thread for each rank.
@@ -101,7 +125,7 @@ void runRank(const std::shared_ptr<const Plan> &plan, const Options &options,
   auto session = createSession(
       plan, {"cuda", 0, "", static_cast<int>(rank), device.stream},
       std::move(communicator));
-  fill(*session);
+  std::vector<void *> wides = fill(*session, options.isWide);
   for (int step = 0; step < options.first; ++step) {
     StepReport report;
     check(session->run(1.0, report));
@@ -119,6 +143,8 @@ void runRank(const std::shared_ptr<const Plan> &plan, const Options &options,
   if (!report.applied)
     fail("a timed step was skipped");
   check(session->communicator().barrier());
+  for (void *wide : wides)
+    session->session().memory().release(wide);
 }
 
 Results runRanks(const std::shared_ptr<const Plan> &plan,
@@ -319,12 +345,14 @@ int main(int argc, char **argv) {
       options.linkBytes = std::strtoull(argv[++index], nullptr, 10);
     else if (argument == "--unfused")
       options.isUnfused = true;
+    else if (argument == "--wide")
+      options.isWide = true;
     else
       options.path = argument;
   }
   if (options.path.empty() && options.linkBytes == 0)
     fail("usage: msamp-bench-ranks PLAN [--comm local|nccl] [--repeat N] "
-         "[--first STEPS]");
+         "[--first STEPS] [--wide]");
   if (options.linkBytes) {
     print(options, runLinks(options), options.ranks, 0, options.linkBytes);
     return 0;
