@@ -85,7 +85,7 @@ std::vector<void *> fill(ShardedSession &session, bool isWide) {
   std::vector<void *> wides;
   for (size_t tensor = 0; tensor < plan.tensors.size(); ++tensor) {
     size_t count = plan.tensors[tensor].wholeElements;
-    session.setGradientThere(tensor, true);
+    check(session.useGradient(tensor, true));
     if (!isWide)
       continue;
     check(session.session().memory().allocate(2 * count,

@@ -760,7 +760,8 @@ void Session::reportOverflow(size_t index, double gradScale,
   report.overflowTensor = tensor.name;
   report.overflowIndex = states[index].overflowIndex;
   report.overflowValue = states[index].overflowValue;
-  if (report.overflowIndex >= 0)
+  // A rank's gradient on a device is no mean; see ShardedSession.
+  if (report.overflowIndex >= 0 || (device && plan->rank))
     return;
   HostView view(*this, index);
   if (!view.read(/*isGrad=*/true).ok())
@@ -952,13 +953,18 @@ Status Session::prepare() {
 }
 
 Status Session::enqueueOnDevice(double gradScale) {
-  if (!stepBuffers.gradScale)
+  // Ranks find out in the step, where they agree on what is wrong.
+  if (!stepBuffers.gradScale && !plan->rank)
     MSAMP_RETURN_IF_ERROR(checkGradScale(gradScale));
   MSAMP_RETURN_IF_ERROR(prepare());
   if (!stepBuffers.gradScale)
     MSAMP_RETURN_IF_ERROR(device->setGradScale(gradScale));
-  MSAMP_RETURN_IF_ERROR(device->launch());
   lastGradScale = gradScale;
+  // Of a rank's step some parts may be done when another fails.
+  isPoisoned |= plan->rank.has_value();
+  MSAMP_RETURN_IF_ERROR(device->launch());
+  if (plan->rank)
+    isPoisoned = false;
   // What was known of these gradients says nothing of the buffers' next
   // contents. The device forgets it by itself.
   if (knowsGradAmax)
@@ -974,6 +980,8 @@ Status Session::describeError(uint64_t error) {
   auto detail = static_cast<size_t>(error & 0xFFFF);
   auto kind = static_cast<plan::DeviceError>((error >> 16) & 0xFFFF);
   if (kind == plan::DeviceError::GradScale) {
+    if (!stepBuffers.gradScale)
+      return unusableGradScale(lastGradScale);
     float value = 0;
     MSAMP_RETURN_IF_ERROR(
         memory().copyToHost(&value, stepBuffers.gradScale, sizeof(value)));
@@ -1022,8 +1030,13 @@ Status Session::synchronize(StepReport &report) {
     return {};
   for (const TensorState &state : states)
     report.tensorsWithoutGrad += !state.buffers.payload[gradRole];
-  // Weights of some ranks may be new, and others' not.
-  isPoisoned |= found.is_torn;
+  // Weights of some ranks may be new, and others' not; ranks that lose one
+  // another do not know.
+  auto error =
+      static_cast<plan::DeviceError>((found.first_error >> 16) & 0xFFFF);
+  isPoisoned |= found.is_torn || (found.first_error != plan::kNoError &&
+                                  (error == plan::DeviceError::RankLate ||
+                                   error == plan::DeviceError::Interrupted));
   if (found.applied) {
     report.applied = true;
     for (size_t index = 0; index < states.size(); ++index)

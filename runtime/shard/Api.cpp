@@ -99,6 +99,8 @@ msamp_status *msamp_sharded_session_create(const msamp_plan *plan,
   std::unique_ptr<msamp_communicator> taken(communicator);
   return guard([&]() -> Status {
     *session = nullptr;
+    if (!taken || !taken->communicator)
+      return invalidArgument("the communicator is null");
     auto created = std::make_unique<msamp_sharded_session>();
     MSAMP_RETURN_IF_ERROR(ShardedSession::create(
         plan->plan, convertOptions(options), std::move(taken->communicator),
@@ -201,8 +203,7 @@ msamp_status *msamp_sharded_session_use_gradient(msamp_sharded_session *session,
       return invalidArgument(
           "only the cuda backend has gradients in place; use "
           "msamp_sharded_session_set_gradients");
-    session->session->setGradientThere(tensor, is_there);
-    return {};
+    return session->session->useGradient(tensor, is_there);
   });
 }
 
@@ -213,7 +214,8 @@ msamp_sharded_session_bind_gradient(msamp_sharded_session *session,
   return guard([&]() -> Status {
     size_t tensor;
     MSAMP_RETURN_IF_ERROR(findTensor(*session, name, tensor));
-    return session->session->bindWideGradient(tensor, data, dtype);
+    return session->session->bindWideGradient(tensor, data,
+                                              dtype ? dtype : "F32");
   });
 }
 
@@ -235,6 +237,20 @@ msamp_status *msamp_sharded_session_run(msamp_sharded_session *session,
     if (!report && !session->session->session().memory().isHost())
       return session->session->enqueue(grad_scale);
     Status status = session->session->run(grad_scale, found);
+    if (report)
+      convertReport(found, session->overflowTensor, report);
+    return status;
+  });
+}
+
+msamp_status *msamp_sharded_session_synchronize(msamp_sharded_session *session,
+                                                msamp_step_report *report) {
+  return guard([&]() -> Status {
+    if (session->session->session().memory().isHost())
+      return {StatusCode::Unimplemented,
+              "only the cuda backend has steps to wait for"};
+    StepReport found;
+    Status status = session->session->synchronize(found);
     if (report)
       convertReport(found, session->overflowTensor, report);
     return status;

@@ -137,7 +137,8 @@ ShardedSession::ShardedSession(std::shared_ptr<const Plan> planArgument,
       ranges(shardTensors(*plan)), gradients(plan->tensors.size()),
       scaleInvs(comm->size(), std::vector<float>(plan->tensors.size())),
       means(plan->tensors.size()), takesPart(plan->tensors.size()),
-      meanAmaxes(plan->tensors.size()), weights(plan->tensors.size()) {}
+      meanAmaxes(plan->tensors.size()), weights(plan->tensors.size()),
+      hasWide(plan->tensors.size()) {}
 
 ShardedSession::~ShardedSession() = default;
 
@@ -199,6 +200,9 @@ Status ShardedSession::createOnDevice(const SessionOptions &options) {
   for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
     void *data = nullptr;
     MSAMP_RETURN_IF_ERROR(own->memory().allocate(sizeof(float), data));
+    constexpr float unknown = -1;
+    MSAMP_RETURN_IF_ERROR(
+        own->memory().copyFromHost(data, &unknown, sizeof(unknown)));
     gradAmaxes.emplace_back(
         static_cast<float *>(data),
         [memory = &own->memory()](float *amax) { memory->release(amax); });
@@ -345,6 +349,7 @@ Status ShardedSession::sendGradients() {
   Memory &memory = own->memory();
   for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
     const Gradient &gradient = gradients[tensor];
+    MSAMP_RETURN_IF_ERROR(unbindWide(tensor));
     if (!gradient.payload)
       continue;
     const PlanTensor &entry = ownPlan->tensors[tensor];
@@ -622,24 +627,51 @@ Status ShardedSession::bindWideGradient(size_t tensor, const void *data,
   MSAMP_RETURN_IF_ERROR(
       own->bind(entry.name, "grad.wide", const_cast<void *>(data), dtype,
                 entry.wholeShape, entry.wholeElements * size));
+  hasWide[tensor] = data != nullptr;
   setGradientThere(tensor, data != nullptr);
   return {};
 }
 
-Status ShardedSession::enqueue(double gradScale) {
-  MSAMP_RETURN_IF_ERROR(stop(bindGradients()));
-  return stop(own->enqueue(gradScale));
+Status ShardedSession::useGradient(size_t tensor, bool isThere) {
+  MSAMP_RETURN_IF_ERROR(unbindWide(tensor));
+  setGradientThere(tensor, isThere);
+  return {};
 }
 
-Status ShardedSession::runOnDevice(double gradScale, StepReport &report) {
-  MSAMP_RETURN_IF_ERROR(enqueue(gradScale));
+/// What a step quantized before, it no longer does: it would overwrite what is
+/// there now.
+Status ShardedSession::unbindWide(size_t tensor) {
+  if (!hasWide[tensor])
+    return {};
+  hasWide[tensor] = false;
+  const PlanTensor &entry = ownPlan->tensors[tensor];
+  return own->bind(entry.name, "grad.wide", nullptr, "F32", entry.wholeShape,
+                   entry.wholeElements * sizeof(float));
+}
+
+Status ShardedSession::enqueue(double gradScale) {
+  if (isPoisoned)
+    return {StatusCode::Poisoned,
+            "an earlier step failed half way; make a new session and load the "
+            "state again"};
+  MSAMP_RETURN_IF_ERROR(stop(bindGradients()));
+  Status status = stop(own->enqueue(gradScale));
+  isPoisoned = own->poisoned();
+  return status;
+}
+
+Status ShardedSession::synchronize(StepReport &report) {
   Status status = own->synchronize(report);
   isPoisoned = own->poisoned();
   // What ranks have agreed on is no news to the others.
   if (!status.ok())
     return isPoisoned ? stop(std::move(status)) : std::move(status);
-  // The step has counted what this rank wrote.
   return report.overflowTensor.empty() ? Status() : findOverflow(report);
+}
+
+Status ShardedSession::runOnDevice(double gradScale, StepReport &report) {
+  MSAMP_RETURN_IF_ERROR(enqueue(gradScale));
+  return synchronize(report);
 }
 
 Status ShardedSession::run(double gradScale, StepReport &report) {
@@ -674,19 +706,42 @@ Status ShardedSession::run(double gradScale, StepReport &report) {
   return {};
 }
 
+/// Brings a gradient that the caller left on the device here.
+Status ShardedSession::fetchGradient(size_t tensor,
+                                     std::vector<std::byte> &copy,
+                                     const std::byte *&payload,
+                                     float &scaleInv) {
+  const PlanTensor &entry = ownPlan->tensors[tensor];
+  size_t grad = entry.findBuffer("grad") - entry.buffers.data();
+  Memory &memory = own->memory();
+  copy.resize(entry.buffers[grad].byteSize);
+  MSAMP_RETURN_IF_ERROR(
+      memory.copyToHost(copy.data(), window.gradients[tensor], copy.size()));
+  payload = copy.data();
+  scaleInv = 1;
+  return wire(tensor).scaling == plan::Scaling::None
+             ? Status()
+             : memory.copyToHost(&scaleInv, states.data(tensor, grad + 1),
+                                 sizeof(float));
+}
+
 /// Finds the rank and element that made a step skip.
 Status ShardedSession::findOverflow(StepReport &report) {
   auto tensor = static_cast<size_t>(plan->findTensor(report.overflowTensor));
   const Gradient &gradient = gradients[tensor];
+  const std::byte *payload = gradient.payload;
+  float scaleInv = gradient.scaleInv;
+  std::vector<std::byte> copy;
+  if (isOnDevice && payload == window.gradients[tensor])
+    MSAMP_RETURN_IF_ERROR(stop(fetchGradient(tensor, copy, payload, scaleInv)));
   OverflowNote note{gradient.overflowIndex, gradient.overflowValue,
                     gradient.overflowIndex >= 0};
-  if (!note.isFound && !std::isfinite(gradient.scaleInv))
-    note = {-1, gradient.scaleInv, 1};
+  if (!note.isFound && !std::isfinite(scaleInv))
+    note = {-1, scaleInv, 1};
   plan::DType dtype = wire(tensor).dtype;
   for (uint64_t i = 0; !note.isFound && i < plan->tensors[tensor].wholeElements;
        ++i) {
-    float value =
-        decode(dtype, loadCode(dtype, gradient.payload, i)) * gradient.scaleInv;
+    float value = decode(dtype, loadCode(dtype, payload, i)) * scaleInv;
     if (!std::isfinite(value))
       note = {static_cast<int64_t>(i), value, 1};
   }

@@ -75,9 +75,7 @@ public:
   /// Where its amax is to be: a float, negative if it is not known.
   float *gradientAmax(size_t tensor) { return gradAmaxes[tensor].get(); }
   /// Says whether `tensor` has a gradient there for the next steps.
-  void setGradientThere(size_t tensor, bool isThere) {
-    gradients[tensor].payload = isThere ? gradient(tensor) : nullptr;
-  }
+  Status useGradient(size_t tensor, bool isThere);
   /// Binds a gradient of `tensor` on the device, whole, in F32, F16 or BF16,
   /// that each step quantizes there by itself; null: none.
   Status bindWideGradient(size_t tensor, const void *data,
@@ -85,6 +83,8 @@ public:
 
   /// On a device: puts one step on the stream, for which the caller waits.
   Status enqueue(double gradScale);
+  /// Waits for it, and reports on the last one; all ranks call it.
+  Status synchronize(StepReport &report);
 
   /// Saves the state of all ranks as one file, which rank 0 writes.
   Status save(const std::string &path);
@@ -117,6 +117,13 @@ private:
 
   Status createOnHost(const SessionOptions &options);
   Status createOnDevice(const SessionOptions &options);
+  void setGradientThere(size_t tensor, bool isThere) {
+    gradients[tensor] = {};
+    gradients[tensor].payload = isThere ? gradient(tensor) : nullptr;
+  }
+  Status unbindWide(size_t tensor);
+  Status fetchGradient(size_t tensor, std::vector<std::byte> &copy,
+                       const std::byte *&payload, float &scaleInv);
   Status agreeOnPlan();
   Status bindMeans();
   Status bindGradients();
@@ -158,6 +165,7 @@ private:
   std::vector<std::optional<bool>> takesPart;  // [tensor], as it is bound
   std::vector<float> meanAmaxes;               // [tensor]
   std::vector<std::vector<std::byte>> weights; // [tensor]
+  std::vector<char> hasWide; // [tensor], whether steps quantize its gradient
   float foundInf = 0;
   bool isPoisoned = false;
 };

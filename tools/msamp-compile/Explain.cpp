@@ -8,6 +8,8 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <algorithm>
+
 using namespace mlir::msamp;
 using llvm::formatv;
 namespace plan = ::msamp::plan;
@@ -42,9 +44,16 @@ bool Explanation::isRead(size_t classIndex, size_t role) const {
          plan.paramRole(classIndex) == role;
 }
 
+const plan::Storage &Explanation::storageOf(size_t classIndex,
+                                            size_t role) const {
+  return plan.sharding && plan.roles[role].kind == RoleKind::Grad
+             ? plan.wires[classIndex]
+             : plan.storage(classIndex, role);
+}
+
 size_t Explanation::sizeOf(size_t classIndex, size_t role) const {
   return plan.holds(classIndex, role)
-             ? ::msamp::rt::dtypeSize(plan.storage(classIndex, role).dtype)
+             ? ::msamp::rt::dtypeSize(storageOf(classIndex, role).dtype)
              : 0;
 }
 
@@ -85,6 +94,92 @@ double Explanation::bytesOfStep() const {
 }
 
 //===----------------------------------------------------------------------===//
+// Ranks
+//===----------------------------------------------------------------------===//
+
+// Links of one host, as benchmarks/ranks/run-ranks has measured them on two
+// H200: what a rank sends in a fused step, and in NCCL's exchanges. Between
+// hosts a network card of 400 Gbit/s for each GPU is assumed, and a message
+// that takes 3 us beside its bytes, one to each other rank and exchange.
+static constexpr uint32_t kRanksOfHost = 8;
+static constexpr double kFusedLink = 328, kExchangeLink = 270; // GB/s
+static constexpr double kNetwork = 0.8 * 50;                   // GB/s
+static constexpr double kMessage = 0.003;                      // ms
+
+/// Within a host ranks are fused: links and memory work at once, in each sweep.
+/// Beyond, gradients arrive before the update begins, and weights leave after.
+Explanation::RankCost Explanation::costOfRank(uint32_t ranks) const {
+  const double all = ranks, others = ranks - 1;
+  const bool isSplit = plan.sharding->policy != plan::ShardingPolicy::None;
+  double gradients = 0, weights = 0, reduce = 0, store = 0;
+  for (size_t index = 0; index < plan.classes.size(); ++index) {
+    const auto whole = static_cast<double>(elementsOf(index));
+    const double own = isSplit ? whole / all : whole;
+    const auto wire =
+        static_cast<double>(sizeOf(index, Plan::roleIndex(RoleKind::Grad)));
+    const auto weight =
+        static_cast<double>(sizeOf(index, Plan::roleIndex(RoleKind::Weight)));
+    Cost cost = costOf(index);
+    gradients += wire * (isSplit ? whole * others / all : whole * others);
+    weights += isSplit ? weight * whole * others / all : 0;
+    // A rank's memory also serves the others' reads, and takes their weights.
+    store += own * static_cast<double>(cost.storeRead + cost.storeWritten) +
+             (whole - own) * (wire + weight);
+    // The first look leaves a copy of what has come from others.
+    if (cost.reduceRead)
+      reduce +=
+          own * static_cast<double>(cost.reduceRead) + 2 * own * wire * others;
+  }
+  RankCost result{gradients + weights, reduce + store, 0};
+  auto ms = [](double bytes, double rate) { return bytes / rate / 1e6; };
+  const double memory = ms(reduce, chip.bandwidth) + ms(store, chip.bandwidth);
+  if (ranks <= kRanksOfHost) {
+    result.ms =
+        reduce > 0
+            ? std::max(ms(reduce, chip.bandwidth), ms(gradients, kFusedLink)) +
+                  std::max(ms(store, chip.bandwidth), ms(weights, kFusedLink))
+            : std::max(ms(store, chip.bandwidth), ms(result.sent, kFusedLink));
+    return result;
+  }
+  const double far = 1 - (kRanksOfHost - 1.0) / others;
+  result.ms = memory +
+              std::max(ms(result.sent * (1 - far), kExchangeLink),
+                       ms(result.sent * far, kNetwork)) +
+              2 * kMessage * others;
+  return result;
+}
+
+std::string Explanation::getScaling() const {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  const plan::Sharding &sharding = *plan.sharding;
+  out << formatv(
+      "\nsharded {0} over {1} ranks; on {2}, {3} to a host, a rank of a group "
+      "this large:\n  {4,8} {5,10} {6,12} {7,10}\n",
+      plan::kShardingNames[static_cast<uint32_t>(sharding.policy)],
+      sharding.ranks, chip.name, kRanksOfHost, "ranks", "sends GB", "memory GB",
+      "step ms");
+  llvm::SmallVector<uint32_t> sizes{2, 4, 8, 16, 64, 256, 1024, 4096, 16384};
+  if (!llvm::is_contained(sizes, sharding.ranks))
+    sizes.insert(llvm::lower_bound(sizes, sharding.ranks), sharding.ranks);
+  for (uint32_t ranks : sizes) {
+    RankCost cost = costOfRank(ranks);
+    out << formatv("{0} {1,8} {2,10:F3} {3,12:F3} {4,10:F3}\n",
+                   ranks == sharding.ranks ? ">" : " ", ranks, cost.sent / 1e9,
+                   cost.memory / 1e9, cost.ms);
+  }
+  out << formatv(
+      "  predicted: up to {0} ranks in one launch at {1:F0} GB/s of links, "
+      "more "
+      "by exchanges at {2:F0} GB/s in a host (both measured on two H200) and "
+      "{3:F0} GB/s between hosts, {4:F0} us a message (assumed); memory at "
+      "{5:F0} GB/s\n",
+      kRanksOfHost, kFusedLink, kExchangeLink, kNetwork, kMessage * 1e3,
+      chip.bandwidth);
+  return text;
+}
+
+//===----------------------------------------------------------------------===//
 // Text
 //===----------------------------------------------------------------------===//
 
@@ -116,7 +211,7 @@ std::string Explanation::getText() const {
       bool reads = isRead(index, role);
       out << formatv("  {0,-16} {1,-36} {2,7} {3,6} {4,8}\n",
                      plan.roles[role].name,
-                     Plan::describe(plan.storage(index, role)),
+                     Plan::describe(storageOf(index, role)),
                      reads && needsReduce(index) ? size : 0, reads ? size : 0,
                      isWritten(role) ? size : 0);
     }
@@ -124,15 +219,19 @@ std::string Explanation::getText() const {
                    cost.reduceRead, cost.storeRead, cost.storeWritten,
                    cost.total());
   }
-  out << formatv("\nmemory: {0:F3} GB of weights, gradients and state; no "
-                 "padding\n",
-                 static_cast<double>(kept) / 1e9);
   double bytes = bytesOfStep();
-  out << formatv(
-      "predicted on {0}: {1:F3} ms if memory is all that counts "
-      "({2:F3} GB at {3:F0} GB/s, {4})\n",
-      chip.name, bytes / chip.bandwidth / 1e6, bytes / 1e9, chip.bandwidth,
-      chip.isMeasured ? "measured by a copy" : "87 % of the maker's figure");
+  if (plan.sharding)
+    out << getScaling();
+  else
+    out << formatv("\nmemory: {0:F3} GB of weights, gradients and state; no "
+                   "padding\n",
+                   static_cast<double>(kept) / 1e9);
+  if (!plan.sharding)
+    out << formatv(
+        "predicted on {0}: {1:F3} ms if memory is all that counts "
+        "({2:F3} GB at {3:F0} GB/s, {4})\n",
+        chip.name, bytes / chip.bandwidth / 1e6, bytes / 1e9, chip.bandwidth,
+        chip.isMeasured ? "measured by a copy" : "87 % of the maker's figure");
   if (plan.images.empty())
     out << "device code: none; compile with --target=cuda\n";
   else

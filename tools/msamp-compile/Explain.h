@@ -43,6 +43,15 @@ private:
   /// Whether a step needs the reduce phase, gradients' amaxes being known.
   bool needsReduce(size_t classIndex) const;
   Cost costOf(size_t classIndex) const;
+  /// How the gradient or another role of a class is stored: of ranks' gradients
+  /// as they travel.
+  const ::msamp::plan::Storage &storageOf(size_t classIndex, size_t role) const;
+  /// What a step of one of `ranks` costs; see getScaling.
+  struct RankCost {
+    double sent = 0, memory = 0, ms = 0;
+  };
+  RankCost costOfRank(uint32_t ranks) const;
+  std::string getScaling() const;
   uint64_t elementsOf(size_t classIndex) const;
   double bytesOfStep() const;
 

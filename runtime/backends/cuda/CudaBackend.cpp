@@ -26,7 +26,10 @@ public:
     if (!deviceMemory.context)
       return;
     ScopedContext scope(*driver, deviceMemory.context);
-    // A step may still be at work on what is about to be freed.
+    // A step may still be at work on what is about to be freed. One that waits
+    // for other ranks is given up.
+    if (group)
+      (void)group->wait();
     driver->StreamSynchronize(deviceMemory.stream);
     if (module)
       driver->ModuleUnload(module);
@@ -264,7 +267,8 @@ public:
       if (isAll)
         break;
     }
-    return {};
+    // Nor are other ranks' weights those of the state.
+    return group ? group->gatherWeights() : Status();
   }
 
   Status readResults(size_t index, std::vector<uint64_t> &results) override {
@@ -315,10 +319,11 @@ private:
   Status checkStream(int ordinal, void *callersStream) {
     deviceMemory.stream = static_cast<Stream>(callersStream);
     // Ranks of one process that wait for one another must not be in line behind
-    // one another on its default stream.
+    // one another on its default stream. The driver orders a stream without
+    // flags with that one.
     if (!callersStream && plan->rank) {
       MSAMP_RETURN_IF_ERROR(deviceMemory.check(
-          driver->StreamCreate(&deviceMemory.stream, kNonBlocking),
+          driver->StreamCreate(&deviceMemory.stream, /*flags=*/0),
           "cannot make a stream"));
       deviceMemory.ownsStream = true;
     }
@@ -510,6 +515,8 @@ private:
   }
 
   Status wait() {
+    if (group)
+      return group->wait();
     ScopedContext scope(*driver, deviceMemory.context);
     return deviceMemory.check(driver->StreamSynchronize(deviceMemory.stream),
                               "the device failed in an earlier step");

@@ -5,8 +5,8 @@
 
 #include <chrono>
 #include <fstream>
+#include <random>
 #include <thread>
-#include <unistd.h>
 
 using namespace msamp;
 using namespace msamp::rt;
@@ -17,8 +17,43 @@ using plan::DevicePart;
 /// alignment in all of them.
 static constexpr size_t kAlignment = 256;
 
+/// Tells this process from others; numbers of processes repeat in containers.
+static uint64_t processToken() {
+  static const uint64_t token = [] {
+    std::random_device random;
+    return uint64_t(random()) << 32 | random();
+  }();
+  return token;
+}
+
 static size_t alignUp(size_t size) {
   return (size + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+Status Window::create(DeviceMemory &memory, size_t size,
+                      std::shared_ptr<Window> &result) {
+  std::shared_ptr<Window> window(new Window);
+  window->driver = memory.driver;
+  window->device = memory.device;
+  // Of its own: it may outlive the rank.
+  MSAMP_RETURN_IF_ERROR(memory.check(
+      memory.driver->DevicePrimaryCtxRetain(&window->context, memory.device),
+      "cannot use the device"));
+  void *data = nullptr;
+  MSAMP_RETURN_IF_ERROR(memory.allocate(size, data));
+  window->begin = addressOf(data);
+  result = std::move(window);
+  return {};
+}
+
+Window::~Window() {
+  if (!context)
+    return;
+  if (begin) {
+    ScopedContext scope(*driver, context);
+    driver->MemFree(begin);
+  }
+  driver->DevicePrimaryCtxRelease(device);
 }
 
 /// How a rank's window is to be reached.
@@ -26,6 +61,7 @@ struct CudaGroup::Peer {
   uint64_t process;
   uint64_t address;
   uint64_t size;
+  const std::shared_ptr<Window> *window; // in its process
   int32_t device;
   char host[64]; // the boot's id
   char bus[64];  // the device's place on it
@@ -35,14 +71,18 @@ struct CudaGroup::Peer {
 CudaGroup::CudaGroup(DeviceMemory &memory, const Plan &plan, Ranges ranges,
                      Communicator &comm)
     : memory(memory), driver(*memory.driver), plan(plan),
-      ranges(std::move(ranges)), comm(comm), windowTable(memory),
-      blocksTable(memory), arrivalsTable(memory), groupTable(memory),
-      shownTable(memory), flagsTable(memory), peersTable(memory),
-      partsTable(memory), copiesTable(memory), copiesMemory(memory),
-      scalesTable(memory), wiresTable(memory) {}
+      ranges(std::move(ranges)), comm(comm), blocksTable(memory),
+      arrivalsTable(memory), groupTable(memory), shownTable(memory),
+      flagsTable(memory), peersTable(memory), partsTable(memory),
+      copiesTable(memory), copiesMemory(memory), scalesTable(memory),
+      wiresTable(memory) {}
 
 CudaGroup::~CudaGroup() {
   ScopedContext scope(driver, memory.context);
+  // Others may still read what this rank showed last. Ranks of this process
+  // keep the window alive; of others nothing does.
+  if (!opened.empty() && comm.check().ok())
+    (void)comm.barrier();
   for (DevicePointer address : opened)
     driver.IpcCloseMemHandle(address);
   for (Device device : retained)
@@ -68,7 +108,7 @@ uint64_t CudaGroup::blockOffset(DevicePart part) const {
 
 const std::byte *CudaGroup::ownPart(size_t tensor) const {
   return reinterpret_cast<const std::byte *>(
-      windowTable.address(gradientBegin[tensor]) +
+      window->address(gradientBegin[tensor]) +
       ranges[comm.rank()][tensor].first * wireSize(tensor));
 }
 
@@ -76,7 +116,7 @@ const std::byte *CudaGroup::ownPart(size_t tensor) const {
 // Links
 //===----------------------------------------------------------------------===//
 
-Status CudaGroup::open(RankWindow &window) {
+Status CudaGroup::open(RankWindow &result) {
   MSAMP_RETURN_IF_ERROR(allocateWindow());
   std::vector<Peer> peers;
   MSAMP_RETURN_IF_ERROR(gatherPeers(peers));
@@ -104,10 +144,10 @@ Status CudaGroup::open(RankWindow &window) {
     MSAMP_RETURN_IF_ERROR(allocateArrivals());
   MSAMP_RETURN_IF_ERROR(writeTables());
   for (size_t tensor = 0; tensor < plan.tensors.size(); ++tensor) {
-    window.gradients.push_back(
-        reinterpret_cast<std::byte *>(windowTable.at(gradientBegin[tensor])));
-    window.weights.push_back(
-        reinterpret_cast<std::byte *>(windowTable.at(weightBegin[tensor])));
+    result.gradients.push_back(
+        reinterpret_cast<std::byte *>(window->at(gradientBegin[tensor])));
+    result.weights.push_back(
+        reinterpret_cast<std::byte *>(window->at(weightBegin[tensor])));
   }
   // Before another rank looks into the window.
   ScopedContext scope(driver, memory.context);
@@ -134,14 +174,16 @@ Status CudaGroup::allocateWindow() {
   // Handles of smaller allocations may be of what they are part of.
   constexpr size_t granularity = size_t(1) << 21;
   windowSize = (size + granularity - 1) / granularity * granularity;
-  return windowTable.reserve(windowSize).withContext("gradients and weights");
+  return Window::create(memory, windowSize, window)
+      .withContext("gradients and weights");
 }
 
 Status CudaGroup::gatherPeers(std::vector<Peer> &peers) {
   ScopedContext scope(driver, memory.context);
   Peer own{};
-  own.process = static_cast<uint64_t>(::getpid());
-  own.address = windowTable.address();
+  own.process = processToken();
+  own.address = window->address();
+  own.window = &window;
   own.size = windowSize;
   own.device = memory.device;
   std::ifstream("/proc/sys/kernel/random/boot_id")
@@ -178,7 +220,7 @@ std::string CudaGroup::findObstacle(const std::vector<Peer> &peers) {
 
 /// The address at which this rank has another's window.
 Status CudaGroup::reach(const Peer &peer, uint64_t &address) {
-  if (peer.process != static_cast<uint64_t>(::getpid())) {
+  if (peer.process != processToken()) {
     DevicePointer pointer = 0;
     MSAMP_RETURN_IF_ERROR(memory.check(
         driver.IpcOpenMemHandle(&pointer, peer.handle, kEnablePeerAccess),
@@ -187,6 +229,8 @@ Status CudaGroup::reach(const Peer &peer, uint64_t &address) {
     address = pointer;
     return {};
   }
+  // All ranks are here until the last of them is linked.
+  neighbours.push_back(*peer.window);
   address = peer.address;
   if (peer.device == memory.device)
     return {};
@@ -210,7 +254,7 @@ Status CudaGroup::reach(const Peer &peer, uint64_t &address) {
 
 Status CudaGroup::linkPeers(const std::vector<Peer> &peers, bool &isLinked) {
   ScopedContext scope(driver, memory.context);
-  windows.assign(comm.size(), windowTable.address());
+  windows.assign(comm.size(), window->address());
   for (unsigned rank = 0; rank < comm.size(); ++rank) {
     if (rank == comm.rank())
       continue;
@@ -286,14 +330,13 @@ Status CudaGroup::writeTables() {
   std::vector<int64_t> peers;
   for (unsigned rank = 0; rank < comm.size(); ++rank) {
     bool isOwn = rank == comm.rank();
-    shown.push_back(isOwn     ? windowTable.address(blockBegin)
+    shown.push_back(isOwn     ? window->address(blockBegin)
                     : isFused ? windows[rank] + blockBegin
                               : blocksTable.address(rank * blockSize));
     if (isFused)
       flags.push_back(windows[rank]);
     if (isFused && !isOwn && isSplit())
-      peers.push_back(
-          static_cast<int64_t>(windows[rank] - windowTable.address()));
+      peers.push_back(static_cast<int64_t>(windows[rank] - window->address()));
   }
   for (size_t tensor = 0; tensor < plan.tensors.size(); ++tensor)
     for (unsigned rank = 0; rank < comm.size(); ++rank)
@@ -333,9 +376,40 @@ Status CudaGroup::writeTables() {
 
 Status CudaGroup::clearShown() {
   ScopedContext scope(driver, memory.context);
-  return memory.check(driver.MemsetD8Async(windowTable.address(blockBegin), 0,
-                                           blockSize, memory.stream),
-                      "cannot clear what a rank shows");
+  // Others are done with these when the step before has ended here, but may
+  // still read the results of its store sweep.
+  size_t begin = blockOffset(DevicePart::Show);
+  return memory.check(
+      driver.MemsetD8Async(window->address(blockBegin + begin), 0,
+                           blockOffset(DevicePart::Reduce) - begin,
+                           memory.stream),
+      "cannot clear what a rank shows");
+}
+
+/// Brings all weights to all ranks: those that no step writes, or not yet.
+Status CudaGroup::gatherWeights() {
+  if (!isSplit())
+    return {};
+  std::vector<std::vector<ConstSpan>> send(comm.size());
+  std::vector<std::vector<Span>> receive(comm.size());
+  addWeights(send, receive);
+  MSAMP_RETURN_IF_ERROR(exchange(send, receive));
+  return wait();
+}
+
+void CudaGroup::addWeights(std::vector<std::vector<ConstSpan>> &send,
+                           std::vector<std::vector<Span>> &receive) const {
+  for (unsigned rank = 0; rank < comm.size(); ++rank)
+    for (size_t tensor = 0; rank != comm.rank() && tensor < plan.tensors.size();
+         ++tensor) {
+      const ShardRange &own = ranges[comm.rank()][tensor];
+      const ShardRange &theirs = ranges[rank][tensor];
+      size_t bytes = weightSize(tensor);
+      char *weight = window->at(weightBegin[tensor]);
+      send[rank].push_back({weight + own.first * bytes, own.count * bytes});
+      receive[rank].push_back(
+          {weight + theirs.first * bytes, theirs.count * bytes});
+    }
 }
 
 //===----------------------------------------------------------------------===//
@@ -364,7 +438,7 @@ Status CudaGroup::exchangeShown(DevicePart part) {
   for (unsigned rank = 0; rank < comm.size(); ++rank) {
     if (rank == comm.rank())
       continue;
-    send[rank].push_back({windowTable.at(blockBegin + begin), size});
+    send[rank].push_back({window->at(blockBegin + begin), size});
     receive[rank].push_back({blocksTable.at(rank * blockSize + begin), size});
     for (size_t tensor = 0; tensor < plan.tensors.size(); ++tensor) {
       const ShardRange &own = ranges[comm.rank()][tensor];
@@ -372,21 +446,16 @@ Status CudaGroup::exchangeShown(DevicePart part) {
       if (part == DevicePart::Show) {
         size_t bytes = wireSize(tensor);
         send[rank].push_back(
-            {windowTable.at(gradientBegin[tensor] + theirs.first * bytes),
+            {window->at(gradientBegin[tensor] + theirs.first * bytes),
              theirs.count * bytes});
         receive[rank].push_back(
             {reinterpret_cast<void *>(arrivals[rank][tensor]),
              own.count * bytes});
       }
-      if (part == DevicePart::Store && isSplit()) {
-        size_t bytes = weightSize(tensor);
-        char *weight = windowTable.at(weightBegin[tensor]);
-        send[rank].push_back({weight + own.first * bytes, own.count * bytes});
-        receive[rank].push_back(
-            {weight + theirs.first * bytes, theirs.count * bytes});
-      }
     }
   }
+  if (part == DevicePart::Store && isSplit())
+    addWeights(send, receive);
   return exchange(send, receive);
 }
 
@@ -427,7 +496,7 @@ Status CudaGroup::wait() {
   ScopedContext scope(driver, memory.context);
   // A launch gives up by itself; what a communicator enqueued may not.
   const Clock::time_point begin = Clock::now();
-  const auto limit = comm.deadline() * 3 + std::chrono::seconds(2);
+  const auto limit = comm.deadline() * 4 + std::chrono::seconds(2);
   Status failure;
   for (uint64_t round = 0;; ++round) {
     Result result = driver.StreamQuery(memory.stream);
@@ -438,7 +507,7 @@ Status CudaGroup::wait() {
     // Asking costs more than a step has left, at first.
     if (round % 64 == 0 && failure.ok()) {
       failure = comm.check();
-      if (failure.ok() && Clock::now() - begin > limit) {
+      if (failure.ok() && !isFused && Clock::now() - begin > limit) {
         failure = {StatusCode::Aborted, "the step of rank " +
                                             std::to_string(comm.rank()) +
                                             " is not done within the deadline"};
@@ -458,7 +527,7 @@ Status CudaGroup::wait() {
 
 Status CudaGroup::readShown(unsigned rank, plan::ShownStep &step, size_t tensor,
                             plan::ShownTensor &shown) {
-  uint64_t block = rank == comm.rank() ? windowTable.address(blockBegin)
+  uint64_t block = rank == comm.rank() ? window->address(blockBegin)
                    : isFused           ? windows[rank] + blockBegin
                                        : blocksTable.address(rank * blockSize);
   block += blockOffset(DevicePart::Show);

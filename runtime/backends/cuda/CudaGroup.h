@@ -9,8 +9,32 @@
 #include "backends/cuda/DeviceMemory.h"
 
 #include <functional>
+#include <memory>
 
 namespace msamp::rt::cuda {
+
+/// Memory that ranks of a process share; the last of them frees it.
+class Window {
+public:
+  static Status create(DeviceMemory &memory, size_t size,
+                       std::shared_ptr<Window> &result);
+  ~Window();
+  Window(const Window &) = delete;
+  Window &operator=(const Window &) = delete;
+
+  uint64_t address(size_t offset = 0) const { return begin + offset; }
+  char *at(size_t offset) const {
+    return reinterpret_cast<char *>(address(offset));
+  }
+
+private:
+  Window() = default;
+
+  const Driver *driver = nullptr;
+  Device device = 0;
+  Context context = nullptr;
+  DevicePointer begin = 0;
+};
 
 class CudaGroup {
 public:
@@ -33,6 +57,10 @@ public:
   uint64_t address() const { return groupTable.address(); }
   /// This rank's part of the gradient of `tensor`.
   const std::byte *ownPart(size_t tensor) const;
+
+  /// Makes the windows' weights those of all ranks, outside of steps; all ranks
+  /// call it.
+  Status gatherWeights();
 
   /// Forgets which tensors have a gradient: those that take part say so.
   Status clearShown();
@@ -61,6 +89,8 @@ private:
   Status exchange(const std::vector<std::vector<ConstSpan>> &send,
                   const std::vector<std::vector<Span>> &receive);
   Status exchangeShown(plan::DevicePart part);
+  void addWeights(std::vector<std::vector<ConstSpan>> &send,
+                  std::vector<std::vector<Span>> &receive) const;
   Status readShown(unsigned rank, plan::ShownStep &step, size_t tensor,
                    plan::ShownTensor &shown);
   bool isSplit() const {
@@ -79,7 +109,9 @@ private:
   std::string description;
 
   /// The window: flags, the block of what this rank shows, gradients, weights.
-  DeviceTable windowTable;
+  std::shared_ptr<Window> window;
+  /// Those of ranks in this process, which they may leave before this one does.
+  std::vector<std::shared_ptr<Window>> neighbours;
   size_t windowSize = 0, blockBegin = 0, blockSize = 0;
   std::vector<size_t> gradientBegin, weightBegin; // [tensor]
   /// Windows by rank, as this rank reaches them, if fused.

@@ -77,7 +77,7 @@ struct DeviceReport {
   /// First tensor (DeviceTensor::index) with a gradient that is not finite.
   uint32_t overflow_tensor;
   uint32_t found_inf; // the caller's flag was set
-  uint32_t is_torn;   // the step failed after its first write
+  uint32_t is_torn;   // a step failed after its first write
 };
 static_assert(sizeof(DeviceReport) == 48);
 

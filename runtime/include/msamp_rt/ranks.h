@@ -74,8 +74,9 @@ msamp_sharded_session_set_gradients(msamp_sharded_session *session,
 
 /* Where the cuda backend has a tensor's gradient, for callers that write it
  * themselves: whole, as it travels; its scale_inv (F32 []; NULL if it has none)
- * and its amax (F32 [], negative if it is not known: then a step looks for
- * it). What was there is used by the steps before on the session's stream. */
+ * and its amax (F32 [], negative if it is not known, as it is at first: then a
+ * step looks for it). Steps before on the session's stream still use what was
+ * there; set_gradients and bind_gradient write there, too. */
 typedef struct msamp_rank_gradient {
   void *payload;
   const char *dtype;
@@ -86,7 +87,8 @@ typedef struct msamp_rank_gradient {
 MSAMP_RT_EXPORT msamp_status *
 msamp_sharded_session_gradient(msamp_sharded_session *session, const char *name,
                                msamp_rank_gradient *gradient);
-/* Says whether `name` has a gradient there from the next step on. */
+/* Says whether `name` has a gradient there from the next step on. What
+ * bind_gradient has bound is no longer used. */
 MSAMP_RT_EXPORT msamp_status *
 msamp_sharded_session_use_gradient(msamp_sharded_session *session,
                                    const char *name, int is_there);
@@ -113,6 +115,12 @@ msamp_sharded_session_set_hyper(msamp_sharded_session *session,
 MSAMP_RT_EXPORT msamp_status *
 msamp_sharded_session_run(msamp_sharded_session *session, double grad_scale,
                           msamp_step_report *report);
+
+/* Waits for the steps on the stream and reports on the last of them; together.
+ * For the cuda backend. */
+MSAMP_RT_EXPORT msamp_status *
+msamp_sharded_session_synchronize(msamp_sharded_session *session,
+                                  msamp_step_report *report);
 
 /* The weight of `name` after a step, whole, as it is stored, where the backend
  * works; `*scale_inv` is its scale_inv there, NULL if it has none. */

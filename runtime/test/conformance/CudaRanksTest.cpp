@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -59,13 +61,17 @@ public:
     }
   }
 
-  void step(int step) {
+  /// One step, with an infinity at element 7 of tensor `infinite` of rank 1.
+  StepReport step(int step, int infinite = -1) {
     std::vector<std::vector<float>> floats(plan->tensors.size());
     std::vector<RankGradient> given(plan->tensors.size());
     for (size_t tensor = 0; tensor < floats.size(); ++tensor) {
       floats[tensor].resize(plan->tensors[tensor].wholeElements);
       for (size_t i = 0; i < floats[tensor].size(); ++i)
-        floats[tensor][i] = makeGradient(tensor, i, number, step);
+        floats[tensor][i] =
+            number == 1 && static_cast<int>(tensor) == infinite && i == 7
+                ? HUGE_VALF
+                : makeGradient(tensor, i, number, step);
       // An empty tensor has an address, too.
       floats[tensor].reserve(1);
       given[tensor].floats = floats[tensor].data();
@@ -76,7 +82,21 @@ public:
       place(floats);
     StepReport report;
     check(session->run(1.0, report));
-    EXPECT_TRUE(report.applied);
+    return report;
+  }
+
+  ShardedSession &get() { return *session; }
+
+  /// All weights as this rank has them.
+  std::vector<std::vector<std::byte>> weights() {
+    std::vector<std::vector<std::byte>> all(plan->tensors.size());
+    for (size_t tensor = 0; tensor < all.size(); ++tensor) {
+      const PlanTensor &entry = plan->tensors[tensor];
+      all[tensor].resize(entry.findBuffer("weight")->byteSize);
+      check(session->session().memory().copyToHost(
+          all[tensor].data(), session->weight(tensor), all[tensor].size()));
+    }
+    return all;
   }
 
   std::vector<uint64_t> fingerprints() {
@@ -113,9 +133,9 @@ private:
   std::vector<void *> sources;
 };
 
-/// Fingerprints of all tensors after three steps, which all ranks agree on.
-std::vector<uint64_t> run(const std::string &name, const std::string &backend,
-                          Source source) {
+/// Runs `body` on every rank of plan `name`, from the same state.
+void onRanks(const std::string &name, const std::string &backend, Source source,
+             const std::function<void(Rank &, unsigned)> &body) {
   std::shared_ptr<const Plan> plan;
   check(Plan::load(std::string(MSAMP_TEST_PLANS) + "/sharded/" + name, plan));
   const unsigned ranks = plan->sharding->ranks;
@@ -123,21 +143,29 @@ std::vector<uint64_t> run(const std::string &name, const std::string &backend,
   if (backend == "cuda")
     check(countCudaDevices(devices));
   auto communicators = createLocalCommunicators(ranks, 20s);
-  std::vector<std::vector<uint64_t>> found(ranks);
   std::vector<std::thread> threads;
   for (unsigned rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
       Rank own(plan, std::move(communicators[rank]), backend,
                static_cast<int>(rank) % devices, source);
       own.initialize();
-      for (int step = 0; step < 3; ++step)
-        own.step(step);
-      found[rank] = own.fingerprints();
+      body(own, rank);
     });
   for (std::thread &thread : threads)
     thread.join();
-  for (unsigned rank = 1; rank < ranks; ++rank)
-    EXPECT_EQ(found[rank], found[0]);
+}
+
+/// Fingerprints of all tensors after three steps, which all ranks agree on.
+std::vector<uint64_t> run(const std::string &name, const std::string &backend,
+                          Source source) {
+  std::vector<std::vector<uint64_t>> found(3);
+  onRanks(name, backend, source, [&](Rank &own, unsigned rank) {
+    for (int step = 0; step < 3; ++step)
+      EXPECT_TRUE(own.step(step).applied);
+    found[rank] = own.fingerprints();
+  });
+  EXPECT_EQ(found[1], found[0]);
+  EXPECT_EQ(found[2], found[0]);
   return found[0];
 }
 
@@ -158,6 +186,40 @@ TEST_P(CudaRanks, HaveTheBitsOfTheReference) {
       run(GetParam(), "reference", Source::HostFloats);
   EXPECT_EQ(run(GetParam(), "cuda", Source::HostFloats), expected);
   EXPECT_EQ(run(GetParam(), "cuda", Source::DeviceBf16), expected);
+}
+
+// The first step is skipped: every rank has all weights of the state that it
+// began with, and says whose gradient it was.
+TEST_P(CudaRanks, HaveWholeWeightsAfterASkippedStep) {
+  std::vector<std::vector<std::byte>> expected;
+  onRanks(GetParam(), "reference", Source::HostFloats,
+          [&](Rank &own, unsigned rank) {
+            EXPECT_FALSE(own.step(0, /*infinite=*/0).applied);
+            if (rank == 0)
+              expected = own.weights();
+          });
+  for (Source source : {Source::HostFloats, Source::DeviceBf16})
+    onRanks(GetParam(), "cuda", source, [&](Rank &own, unsigned) {
+      StepReport report = own.step(0, /*infinite=*/0);
+      EXPECT_FALSE(report.applied);
+      EXPECT_EQ(report.overflowTensor, "matrix");
+      EXPECT_EQ(report.overflowRank, 1);
+      EXPECT_EQ(own.weights(), expected);
+    });
+}
+
+// A loss scale that cannot be is an error on all ranks, and they go on.
+TEST_P(CudaRanks, SurviveABadLossScale) {
+  onRanks(
+      GetParam(), "cuda", Source::HostFloats, [&](Rank &own, unsigned rank) {
+        EXPECT_TRUE(own.step(0).applied);
+        StepReport report;
+        Status status = own.get().run(rank == 1 ? 0.0 : 1.0, report);
+        ASSERT_FALSE(status.ok());
+        EXPECT_NE(status.message().find("grad_scale is 0"), std::string::npos)
+            << status.message();
+        EXPECT_TRUE(own.step(1).applied);
+      });
 }
 
 INSTANTIATE_TEST_SUITE_P(Plans, CudaRanks,

@@ -738,7 +738,7 @@ DEVICE void finish(DeviceStep *step, bool skipped, bool isTorn) {
   report->first_error = step->first_error;
   report->overflow_tensor = step->overflow_tensor;
   report->found_inf = hasFoundInf(step);
-  report->is_torn = isTorn;
+  report->is_torn |= isTorn;
   if (groupOf(step)) {
     report->found_inf |= groupOf(step)->found_inf;
     groupOf(step)->found_inf = 0;
