@@ -97,12 +97,14 @@ double Explanation::bytesOfStep() const {
 // Ranks
 //===----------------------------------------------------------------------===//
 
-// Links of one host, as benchmarks/ranks/run-ranks has measured them on two
-// H200: what a rank sends in a fused step, and in NCCL's exchanges. Between
-// hosts a network card of 400 Gbit/s for each GPU is assumed, and a message
-// that takes 3 us beside its bytes, one to each other rank and exchange.
+// Links of one host, as benchmarks/README.md has measured them on two H200:
+// what a rank sends in a fused step, and in the exchanges of a separate one
+// (its time without that of the update). Between hosts a network card of 400
+// Gbit/s for each GPU is assumed, of which four fifths are reached, and a
+// message that takes 3 us beside its bytes, one to each other rank and
+// exchange.
 static constexpr uint32_t kRanksOfHost = 8;
-static constexpr double kFusedLink = 328, kExchangeLink = 270; // GB/s
+static constexpr double kFusedLink = 328, kExchangeLink = 340; // GB/s
 static constexpr double kNetwork = 0.8 * 50;                   // GB/s
 static constexpr double kMessage = 0.003;                      // ms
 
