@@ -50,6 +50,8 @@ if shutil.which("ptxas"):
     for chip in ("sm_100", "sm_120"):
         if f"'{chip}'" in known:
             config.available_features.add(f"ptxas-{chip}")
+if os.path.exists("/usr/local/cuda/lib64/libnvJitLink.so.13"):
+    config.available_features.add("nvjitlink")
 # GPUs whose driver starts; in a process of its own, for drivers outlive a fork badly.
 gpus = subprocess.run(
     [sys.executable, "-c",

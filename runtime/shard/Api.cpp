@@ -49,6 +49,7 @@ msamp_communicators_create_local(unsigned ranks, uint64_t deadline_ms,
     std::fill(communicators, communicators + ranks, nullptr);
     auto created = createLocalCommunicators(ranks, toDeadline(deadline_ms));
     std::vector<std::unique_ptr<msamp_communicator>> wrapped;
+    wrapped.reserve(created.size());
     for (auto &own : created)
       wrapped.push_back(std::make_unique<msamp_communicator>(
           msamp_communicator{std::move(own)}));

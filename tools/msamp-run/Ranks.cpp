@@ -116,6 +116,13 @@ struct Place {
 };
 } // namespace
 
+static bool parseNumber(const char *text, unsigned &number) {
+  char *end = nullptr;
+  unsigned long value = std::strtoul(text, &end, 10);
+  number = static_cast<unsigned>(value);
+  return end != text && *end == '\0' && value == number;
+}
+
 /// The place that torchrun or mpirun has put this process at, if one has.
 static std::optional<Place> findPlace() {
   constexpr const char *launchers[][3] = {{"RANK", "WORLD_SIZE", "LOCAL_RANK"},
@@ -127,7 +134,7 @@ static std::optional<Place> findPlace() {
     bool isComplete = true;
     for (size_t index = 0; index < 3; ++index) {
       const char *text = std::getenv(names[index]);
-      isComplete &= text && std::sscanf(text, "%u", &values[index]) == 1;
+      isComplete &= text && parseNumber(text, values[index]);
     }
     if (isComplete)
       return Place{values[0], values[1], values[2]};
@@ -141,7 +148,7 @@ static void setMeetingPlace() {
   const char *host = std::getenv("MASTER_ADDR");
   const char *port = std::getenv("MASTER_PORT");
   unsigned number = 0;
-  if (host && port && std::sscanf(port, "%u", &number) == 1)
+  if (host && port && parseNumber(port, number))
     ::setenv("NCCL_COMM_ID",
              (std::string(host) + ":" + std::to_string(number + 1)).c_str(),
              /*overwrite=*/0);

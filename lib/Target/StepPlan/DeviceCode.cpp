@@ -1,6 +1,7 @@
 // gpu.module -> LLVM IR, with the device library -> PTX -> cubin.
-// PTX is always made. Cubins need ptxas, which is looked for on PATH, in
-// CUDA_HOME and in /usr/local/cuda when a plan is compiled.
+// PTX is always made. Cubins need ptxas, which is looked for on PATH, and in
+// CUDA_HOME and CUDA_PATH, or else in /usr/local/cuda, when a plan is compiled;
+// or libnvJitLink.
 
 #include "Emitter.h"
 
@@ -117,14 +118,16 @@ static LogicalResult linkDeviceLibrary(gpu::GPUModuleOp op,
 static std::string findPtxas() {
   if (llvm::ErrorOr<std::string> found = llvm::sys::findProgramByName("ptxas"))
     return *found;
+  bool isSaid = false;
   for (const char *variable : {"CUDA_HOME", "CUDA_PATH"})
     if (const char *home = std::getenv(variable)) {
+      isSaid = true;
       std::string path = std::string(home) + "/bin/ptxas";
       if (llvm::sys::fs::can_execute(path))
         return path;
     }
   std::string path = "/usr/local/cuda/bin/ptxas";
-  return llvm::sys::fs::can_execute(path) ? path : "";
+  return !isSaid && llvm::sys::fs::can_execute(path) ? path : "";
 }
 
 /// The number in front of `text` in the report of ptxas -v.
@@ -139,12 +142,14 @@ static uint32_t findNumber(StringRef report, StringRef text) {
 static LogicalResult assemble(gpu::GPUModuleOp op, StringRef chip,
                               DeviceCode &code) {
   std::string ptxas = findPtxas();
-  if (ptxas.empty())
+  if (ptxas.empty() && !hasJitLink())
     return success();
   std::string report;
   FailureOr<std::string> cubin =
-      runTool(op, ptxas, {("-arch=" + chip).str(), "-v"}, code.ptx,
-              /*seconds=*/120, report);
+      ptxas.empty()
+          ? runJitLink(op, chip, code.ptx, report)
+          : runTool(op, ptxas, {("-arch=" + chip).str(), "-v"}, code.ptx,
+                    /*seconds=*/120, report);
   if (failed(cubin))
     return failure();
   code.cubin = std::move(*cubin);

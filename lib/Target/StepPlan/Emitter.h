@@ -32,7 +32,8 @@ FailureOr<ReferenceProgram> buildReferenceProgram(OptimizerOp optimizer);
 /// dependencies. `triple` receives the target's.
 FailureOr<std::string> compileNativeObject(ModuleOp cpu, std::string &triple);
 
-/// Device code of one gpu.module: PTX, and a cubin where there is ptxas.
+/// Device code of one gpu.module: PTX, and a cubin where there is ptxas or
+/// libnvJitLink.
 struct DeviceCode {
   std::string ptx, cubin;
   /// Of a thread of the cubin.
@@ -44,8 +45,14 @@ void registerDeviceTranslations(DialectRegistry &registry);
 
 /// Links the device library to `module`, which must be lowered to the LLVM and
 /// NVVM dialects, and compiles the two for the module's target; assembles if
-/// the module says `msamp.wants_cubin` and ptxas is found.
+/// the module says `msamp.wants_cubin` and an assembler is found.
 FailureOr<DeviceCode> compileDeviceCode(gpu::GPUModuleOp module);
+
+/// Whether libnvJitLink is found; and what it makes of `ptx`, its errors
+/// reported at `op`.
+bool hasJitLink();
+FailureOr<std::string> runJitLink(Operation *op, StringRef chip, StringRef ptx,
+                                  std::string &report);
 
 /// LLVM's passes at `level`. Vectors are chosen already and loops are as wide
 /// as they should be, so vectorizers, unrolling and interleaving stay off.

@@ -440,7 +440,7 @@ DEVICE void forEachWideChunk(const DeviceStep *step, bool isReversed,
 template <typename Whole, typename Single>
 DEVICE void forEachPiece(const DeviceWide &wide, uint64_t begin, uint64_t end,
                          Whole whole, Single single) {
-  constexpr uint32_t kUnderWay = 8;
+  constexpr uint32_t kUnderWay = 4;
   const uint32_t elements = 16 / bytesOf(wide.dtype);
   uint64_t last = wide.is_aligned ? end - (end - begin) % elements : begin;
   const auto *pieces = pointer<Piece>(wide.source);
