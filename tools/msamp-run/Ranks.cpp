@@ -184,6 +184,10 @@ Status msamp::rt::runRanks(const std::shared_ptr<const Plan> &plan,
     return invalidArgument("--ranks is " + std::to_string(options.ranks) +
                            ", but " + options.plan + " was compiled for " +
                            std::to_string(ranks) + " ranks");
+  if (options.offload)
+    return {StatusCode::Unimplemented,
+            "--offload is for plans of one process; " + options.plan +
+                " is sharded"};
   std::chrono::milliseconds deadline(
       static_cast<int64_t>(options.deadlineSeconds * 1000));
   bool isNccl = options.comm == "nccl";
