@@ -143,12 +143,18 @@ public:
   bool holds(size_t classIndex, size_t role) const {
     return storage(classIndex, role).dtype != plan::DType::None;
   }
-  /// Whether some scale of the class comes from a bound.
-  bool hasBounds(size_t classIndex) const {
+  /// Whether the scale of something that a step writes in the class is of kind
+  /// `scaling`.
+  bool hasScales(size_t classIndex, plan::Scaling scaling) const {
     for (size_t role = 0; role < roles.size(); ++role)
-      if (storage(classIndex, role).scaling == plan::Scaling::Bounded)
+      if (roles[role].kind != plan::RoleKind::Grad &&
+          storage(classIndex, role).scaling == scaling)
         return true;
     return false;
+  }
+  /// Whether some scale of the class comes from a bound.
+  bool hasBounds(size_t classIndex) const {
+    return hasScales(classIndex, plan::Scaling::Bounded);
   }
   /// Index of the role of `kind` (not State), which every plan has.
   static constexpr size_t roleIndex(plan::RoleKind kind) {

@@ -632,6 +632,13 @@ Status ShardedSession::bindWideGradient(size_t tensor, const void *data,
   return {};
 }
 
+Status ShardedSession::checkNotPoisoned() const {
+  return isPoisoned ? Status(StatusCode::Poisoned,
+                             "an earlier step failed half way; make a new "
+                             "session and load the state again")
+                    : Status();
+}
+
 Status ShardedSession::useGradient(size_t tensor, bool isThere) {
   MSAMP_RETURN_IF_ERROR(unbindWide(tensor));
   setGradientThere(tensor, isThere);
@@ -650,10 +657,7 @@ Status ShardedSession::unbindWide(size_t tensor) {
 }
 
 Status ShardedSession::enqueue(double gradScale) {
-  if (isPoisoned)
-    return {StatusCode::Poisoned,
-            "an earlier step failed half way; make a new session and load the "
-            "state again"};
+  MSAMP_RETURN_IF_ERROR(checkNotPoisoned());
   MSAMP_RETURN_IF_ERROR(stop(bindGradients()));
   Status status = stop(own->enqueue(gradScale));
   isPoisoned = own->poisoned();
@@ -669,20 +673,14 @@ Status ShardedSession::synchronize(StepReport &report) {
   return report.overflowTensor.empty() ? Status() : findOverflow(report);
 }
 
-Status ShardedSession::runOnDevice(double gradScale, StepReport &report) {
-  MSAMP_RETURN_IF_ERROR(enqueue(gradScale));
-  return synchronize(report);
-}
-
 Status ShardedSession::run(double gradScale, StepReport &report) {
   ScopedFpEnvironment environment;
   report = {};
-  if (isPoisoned)
-    return {StatusCode::Poisoned,
-            "an earlier step failed half way; make a new session and load the "
-            "state again"};
-  if (isOnDevice)
-    return runOnDevice(gradScale, report);
+  if (isOnDevice) {
+    MSAMP_RETURN_IF_ERROR(enqueue(gradScale));
+    return synchronize(report);
+  }
+  MSAMP_RETURN_IF_ERROR(checkNotPoisoned());
   MSAMP_RETURN_IF_ERROR(stop(bindMeans()));
   MSAMP_RETURN_IF_ERROR(agree(gradScale, report));
   std::string overflowTensor = report.overflowTensor;
@@ -835,8 +833,7 @@ ShardedSession::describeShards(const std::vector<std::string> &names) const {
   index["tensors"] = nlohmann::ordered_json::object();
   for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor)
     for (const PlanBuffer &buffer : plan->tensors[tensor].buffers) {
-      if (buffer.kind != PlanBuffer::Kind::Payload ||
-          buffer.role == Plan::roleIndex(plan::RoleKind::Grad))
+      if (buffer.kind != PlanBuffer::Kind::Payload || buffer.role == gradRole)
         continue;
       auto &entry = index["tensors"][plan->tensors[tensor].fileName(buffer)];
       entry["dtype"] = buffer.dtype;

@@ -127,7 +127,7 @@ private:
   Status agreeOnPlan();
   Status bindMeans();
   Status bindGradients();
-  Status runOnDevice(double gradScale, StepReport &report);
+  Status checkNotPoisoned() const;
   Status readGradients(const SafetensorsFile &file, bool allowMissing,
                        std::vector<RankGradient> &found,
                        std::vector<std::vector<float>> &copies);

@@ -58,11 +58,7 @@ size_t Explanation::sizeOf(size_t classIndex, size_t role) const {
 }
 
 bool Explanation::needsReduce(size_t classIndex) const {
-  for (size_t role = 0; role < plan.roles.size(); ++role)
-    if (isWritten(role) &&
-        plan.storage(classIndex, role).scaling == plan::Scaling::Current)
-      return true;
-  return false;
+  return plan.hasScales(classIndex, plan::Scaling::Current);
 }
 
 Explanation::Cost Explanation::costOf(size_t classIndex) const {
@@ -172,8 +168,8 @@ std::string Explanation::getScaling() const {
   }
   out << formatv(
       "  predicted: up to {0} ranks in one launch at {1:F0} GB/s of links, "
-      "more "
-      "by exchanges at {2:F0} GB/s in a host (both measured on two H200) and "
+      "more by exchanges at {2:F0} GB/s in a host (both measured on two H200) "
+      "and "
       "{3:F0} GB/s between hosts, {4:F0} us a message (assumed); memory at "
       "{5:F0} GB/s\n",
       kRanksOfHost, kFusedLink, kExchangeLink, kNetwork, kMessage * 1e3,
@@ -225,15 +221,13 @@ std::string Explanation::getText() const {
   if (plan.sharding)
     out << getScaling();
   else
-    out << formatv("\nmemory: {0:F3} GB of weights, gradients and state; no "
-                   "padding\n",
-                   static_cast<double>(kept) / 1e9);
-  if (!plan.sharding)
     out << formatv(
+        "\nmemory: {5:F3} GB of weights, gradients and state; no padding\n"
         "predicted on {0}: {1:F3} ms if memory is all that counts "
         "({2:F3} GB at {3:F0} GB/s, {4})\n",
         chip.name, bytes / chip.bandwidth / 1e6, bytes / 1e9, chip.bandwidth,
-        chip.isMeasured ? "measured by a copy" : "87 % of the maker's figure");
+        chip.isMeasured ? "measured by a copy" : "87 % of the maker's figure",
+        static_cast<double>(kept) / 1e9);
   if (plan.images.empty())
     out << "device code: none; compile with --target=cuda\n";
   else

@@ -292,20 +292,14 @@ Status CudaGroup::allocateArrivals() {
 /// Replaces addresses of `parts` that are on other devices by places for
 /// copies, where every step looks at gradients twice.
 Status CudaGroup::placeCopies(std::vector<uint64_t> &parts) {
-  auto looksTwice = [&](size_t classIndex) {
-    for (size_t role = 0; role < plan.roles.size(); ++role)
-      if (role != Plan::roleIndex(plan::RoleKind::Grad) &&
-          plan.storage(classIndex, role).scaling == plan::Scaling::Current)
-        return true;
-    return false;
-  };
   if (!isFused)
     return {};
   size_t size = 0;
   std::vector<std::pair<size_t, size_t>> places; // of a part, where
   for (size_t tensor = 0; tensor < plan.tensors.size(); ++tensor) {
     const ShardRange &range = ranges[comm.rank()][tensor];
-    if (!looksTwice(plan.tensors[tensor].classIndex) || range.count == 0)
+    if (range.count == 0 || !plan.hasScales(plan.tensors[tensor].classIndex,
+                                            plan::Scaling::Current))
       continue;
     for (unsigned rank = 0; rank < comm.size(); ++rank) {
       if (rank == comm.rank())
