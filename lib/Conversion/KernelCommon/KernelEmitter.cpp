@@ -393,11 +393,10 @@ unsigned KernelEmitter::getAlignment(Type payload, int64_t lanes) const {
   return lanes == 1 ? size : std::max(size, std::min(traits.alignment, whole));
 }
 
-Value KernelEmitter::emitLoad(LoadOp load, Value address, int64_t lanes,
-                              unsigned alignment) {
+Value KernelEmitter::emitLoad(LoadOp load, Value address, int64_t lanes) {
   ScalarBuilder a{builder, loc};
   return a.load(withLanes(asInteger(load.getType()), lanes), address,
-                std::max(alignment, getAlignment(load.getType(), 1)));
+                getAlignment(load.getType(), 1));
 }
 
 /// One group of lanes after the other, then whole vectors out.

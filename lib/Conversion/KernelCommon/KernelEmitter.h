@@ -101,10 +101,8 @@ public:
                                   Address address, Value index, int64_t lanes,
                                   ValueRange sums);
 
-  /// A load of `lanes` elements at `address`, by `alignment` bytes if that is
-  /// more than an element's.
-  Value emitLoad(LoadOp load, Value address, int64_t lanes,
-                 unsigned alignment = 0);
+  /// A load of `lanes` elements at `address`, which an element's size aligns.
+  Value emitLoad(LoadOp load, Value address, int64_t lanes);
 
   /// Roles that the kernel loads or stores.
   ArrayRef<StringRef> getRoles() const { return roles; }

@@ -371,7 +371,12 @@ struct alignas(16) Piece {
   uint32_t words[4];
 };
 
-DEVICE uint32_t bytesOf(DType dtype) { return dtype == DType::F32 ? 4 : 2; }
+/// Bytes of an element.
+DEVICE uint32_t bytesOf(DType dtype) {
+  return dtype == DType::F32                           ? 4
+         : dtype == DType::F16 || dtype == DType::BF16 ? 2
+                                                       : 1;
+}
 
 /// The f32 of the 16 bits of an f16 or bf16.
 DEVICE float widen(uint32_t bits, DType dtype) {
@@ -393,11 +398,6 @@ DEVICE float loadElement(uint64_t source, uint64_t index, DType dtype) {
                              : widen(pointer<uint16_t>(source)[index], dtype);
 }
 
-DEVICE const Storage &gradientStorage(const DeviceStep *step,
-                                      uint32_t storageClass) {
-  return storageOf(step, storageClass, gradRole);
-}
-
 DEVICE void storeCode(uint64_t target, uint64_t index, uint64_t code,
                       uint32_t bytes) {
   if (bytes == 1)
@@ -406,12 +406,6 @@ DEVICE void storeCode(uint64_t target, uint64_t index, uint64_t code,
     pointer<uint16_t>(target)[index] = static_cast<uint16_t>(code);
   else
     pointer<uint32_t>(target)[index] = static_cast<uint32_t>(code);
-}
-
-DEVICE uint32_t codeBytes(DType dtype) {
-  return dtype == DType::F32                           ? 4
-         : dtype == DType::F16 || dtype == DType::BF16 ? 2
-                                                       : 1;
 }
 
 /// Runs `work(wide, begin, end)` for the warp's chunks, in turn; backwards,
@@ -441,7 +435,7 @@ template <typename Whole, typename Single>
 DEVICE void forEachPiece(const DeviceWide &wide, uint64_t begin, uint64_t end,
                          Whole whole, Single single) {
   constexpr uint32_t kUnderWay = 4;
-  const uint32_t elements = 16 / bytesOf(wide.dtype);
+  const uint32_t elements = wide.dtype == DType::F32 ? 4 : 8;
   uint64_t last = wide.is_aligned ? end - (end - begin) % elements : begin;
   const auto *pieces = pointer<Piece>(wide.source);
   for (uint64_t base = begin + laneIndex() * elements; base < last;
@@ -517,7 +511,7 @@ DEVICE void quantizeGradients(const DeviceStep *step) {
       step, /*isReversed=*/true,
       [&](uint32_t tensor, const DeviceWide &wide, uint64_t begin,
           uint64_t end) {
-        const Storage storage = gradientStorage(step, wide.storage_class);
+        const Storage storage = storageOf(step, wide.storage_class, gradRole);
         const bool isScaled = storage.scaling != Scaling::None;
         const uint32_t largest = largestOfRanks(step, tensor);
         const float scale =
@@ -534,7 +528,7 @@ DEVICE void quantizeGradients(const DeviceStep *step) {
           *pointer<float>(wide.amax) = isScaled ? floatOf(largest) : -1.0f;
         }
         const DType dtype = wide.dtype;
-        const uint32_t bytes = codeBytes(storage.dtype);
+        const uint32_t bytes = bytesOf(storage.dtype);
         auto storeFour = [&](uint64_t index, float a, float b, float c,
                              float d) {
           uint64_t place = wide.target + index * bytes;
