@@ -71,6 +71,10 @@ if shutil.which("mpirun") and os.path.exists(
     config.available_features.add("mpi")
     config.environment.update(OMPI_ALLOW_RUN_AS_ROOT="1",
                               OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+# Network namespaces, in which a network can be taken away.
+if subprocess.run("unshare -n ip link set lo up", shell=True, check=False,
+                  stderr=subprocess.DEVNULL).returncode == 0:
+    config.available_features.add("netns")
 if os.path.exists("/dev/full"):
     config.available_features.add("dev-full")
 if not config.msamp_sanitize:

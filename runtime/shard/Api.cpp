@@ -152,7 +152,7 @@ msamp_status *msamp_sharded_session_save(msamp_sharded_session *session,
 
 msamp_status *msamp_sharded_session_save_folder(msamp_sharded_session *session,
                                                 const char *path) {
-  return guard([&] { return session->session->saveSharded(path); });
+  return guard([&] { return session->session->save(path, StateForm::Folder); });
 }
 
 msamp_status *

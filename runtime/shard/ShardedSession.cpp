@@ -3,26 +3,19 @@
 #include "shard/ShardedSession.h"
 #include "core/Formats.h"
 #include "core/ThreadPool.h"
+#include "shard/Agreement.h"
+#include "shard/ShardedState.h"
 #include "state/FileTensors.h"
 
 #include <algorithm>
-#include <cinttypes>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
-#include <filesystem>
-#include <nlohmann/json.hpp>
-#include <regex>
 
 using namespace msamp;
 using namespace msamp::rt;
 
 static constexpr size_t weightRole = Plan::roleIndex(plan::RoleKind::Weight);
 static constexpr size_t gradRole = Plan::roleIndex(plan::RoleKind::Grad);
-
-/// Elements of a rank's range that are reduced at a time: enough for large
-/// messages, few enough that what arrives stays small beside the model.
-static constexpr uint64_t pieceElements = uint64_t(1) << 20;
 
 //===----------------------------------------------------------------------===//
 // Backend
@@ -85,40 +78,12 @@ private:
   const bool isSplit;
 };
 
-/// What a rank tells the others of itself before a step, followed by a
-/// TensorNote for each tensor.
-struct RankNote {
-  double gradScale;
-  uint64_t hyperHash;
-  uint32_t code; // of what keeps it from the step, or 0
-  char message[228];
-};
-struct TensorNote {
-  int64_t step;
-  float scaleInv;
-  uint32_t hasGradient;
-};
 /// The first element of a gradient that is not finite.
 struct OverflowNote {
   int64_t index;
   float value;
   uint32_t isFound;
 };
-
-/// FNV-1a: tells whether ranks agree, no more.
-void addToHash(uint64_t &hash, const void *data, size_t size) {
-  for (size_t i = 0; i < size; ++i)
-    hash = (hash ^ static_cast<const unsigned char *>(data)[i]) * 0x100000001B3;
-}
-
-/// Adds neighbours until one row is left, in the first; see
-/// msamp.reduce_scatter.
-void addRows(std::vector<std::vector<float>> &rows, size_t count) {
-  for (size_t stride = 1; stride < rows.size(); stride *= 2)
-    for (size_t row = 0; row + stride < rows.size(); row += 2 * stride)
-      for (size_t i = 0; i < count; ++i)
-        rows[row][i] += rows[row + stride][i];
-}
 
 } // namespace
 
@@ -136,8 +101,9 @@ ShardedSession::ShardedSession(std::shared_ptr<const Plan> planArgument,
       comm(std::move(communicator)), isOnDevice(isOnDevice), states(ownPlan),
       ranges(shardTensors(*plan)), gradients(plan->tensors.size()),
       scaleInvs(comm->size(), std::vector<float>(plan->tensors.size())),
-      means(plan->tensors.size()), takesPart(plan->tensors.size()),
-      meanAmaxes(plan->tensors.size()), weights(plan->tensors.size()),
+      means{std::vector<std::vector<float>>(plan->tensors.size()),
+            std::vector<float>(plan->tensors.size())},
+      takesPart(plan->tensors.size()), weights(plan->tensors.size()),
       hasWide(plan->tensors.size()) {}
 
 ShardedSession::~ShardedSession() = default;
@@ -171,7 +137,7 @@ Status ShardedSession::create(std::shared_ptr<const Plan> plan,
 Status ShardedSession::createOnHost(const SessionOptions &options) {
   std::unique_ptr<Backend> backend;
   MSAMP_RETURN_IF_ERROR(createHostBackend(plan, options, backend));
-  MSAMP_RETURN_IF_ERROR(agreeOnPlan());
+  MSAMP_RETURN_IF_ERROR(stop(agreeOnPlan(*plan, *comm)));
   own = Session::create(
       ownPlan, std::make_unique<ShardedBackend>(std::move(backend), *comm,
                                                 plan->roles.size(), isSplit()));
@@ -180,7 +146,7 @@ Status ShardedSession::createOnHost(const SessionOptions &options) {
       own->bindStep("found_inf", &foundInf, "F32", {}, sizeof(float)));
   for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
     const PlanTensor &entry = plan->tensors[tensor];
-    means[tensor].resize(ownPlan->tensors[tensor].numElements);
+    means.values[tensor].resize(ownPlan->tensors[tensor].numElements);
     weights[tensor].resize(
         entry.wholeElements *
         dtypeSize(plan->storage(entry.classIndex, weightRole).dtype));
@@ -192,7 +158,7 @@ Status ShardedSession::createOnDevice(const SessionOptions &options) {
   std::unique_ptr<DeviceBackend> device;
   MSAMP_RETURN_IF_ERROR(
       createCudaBackend(ownPlan, options.device, options.stream, device));
-  MSAMP_RETURN_IF_ERROR(agreeOnPlan());
+  MSAMP_RETURN_IF_ERROR(stop(agreeOnPlan(*plan, *comm)));
   MSAMP_RETURN_IF_ERROR(device->join(*comm, ranges, window));
   own = Session::create(ownPlan, std::move(device));
   // What other ranks read and write is where they look for it. A gradient's
@@ -227,20 +193,6 @@ Status ShardedSession::stop(Status status) {
   if (!status.ok() && status.code() != StatusCode::Aborted)
     comm->abort(status.message());
   return status;
-}
-
-Status ShardedSession::agreeOnPlan() {
-  constexpr size_t length = 32;
-  std::string all(length * comm->size(), '\0');
-  MSAMP_RETURN_IF_ERROR(
-      comm->allGather(plan->digest.data(), length, all.data()));
-  for (unsigned rank = 1; rank < comm->size(); ++rank)
-    if (all.compare(rank * length, length, all, 0, length) != 0)
-      return stop(invalidArgument(
-          "rank " + std::to_string(rank) + " has the plan with digest " +
-          all.substr(rank * length, length) + ", but rank 0 the one with " +
-          all.substr(0, length)));
-  return {};
 }
 
 //===----------------------------------------------------------------------===//
@@ -366,44 +318,13 @@ Status ShardedSession::sendGradients() {
   return {};
 }
 
-ShardRange ShardedSession::rangeOf(const Piece &piece, unsigned rank) const {
-  const ShardRange &range = ranges[rank][piece.tensor];
-  uint64_t offset = std::min(piece.offset, range.count);
-  return {range.first + offset, std::min(piece.limit, range.count - offset)};
-}
-
 Status ShardedSession::reduceGradients() {
-  std::vector<Piece> pieces;
-  uint64_t elements = 0;
-  auto flush = [&]() -> Status {
-    if (!pieces.empty())
-      MSAMP_RETURN_IF_ERROR(reducePieces(pieces));
-    pieces.clear();
-    elements = 0;
-    return {};
-  };
-  std::fill(meanAmaxes.begin(), meanAmaxes.end(), 0.0f);
+  std::vector<const std::byte *> payloads(plan->tensors.size());
+  for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor)
+    payloads[tensor] = gradients[tensor].payload;
+  MSAMP_RETURN_IF_ERROR(
+      reduceScatter(*plan, ranges, *comm, payloads, scaleInvs, means));
   for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
-    if (!gradients[tensor].payload && plan->tensors[tensor].wholeElements != 0)
-      continue;
-    uint64_t longest = 0;
-    for (const std::vector<ShardRange> &ofRank : ranges)
-      longest = std::max(longest, ofRank[tensor].count);
-    for (uint64_t offset = 0; offset < longest; offset += pieceElements) {
-      pieces.push_back({tensor, offset, pieceElements});
-      elements += std::min(pieceElements, longest - offset);
-      if (elements >= pieceElements)
-        MSAMP_RETURN_IF_ERROR(flush());
-    }
-  }
-  MSAMP_RETURN_IF_ERROR(flush());
-  std::vector<uint64_t> amaxes;
-  amaxes.reserve(meanAmaxes.size());
-  for (float amax : meanAmaxes)
-    amaxes.push_back(bitsOf(amax));
-  MSAMP_RETURN_IF_ERROR(comm->allReduce(amaxes, Reduction::Max));
-  for (size_t tensor = 0; tensor < amaxes.size(); ++tensor) {
-    meanAmaxes[tensor] = floatOf(static_cast<uint32_t>(amaxes[tensor]));
     float largest = 0;
     for (const std::vector<float> &ofRank : scaleInvs)
       largest = std::max(largest, floatOf(magnitudeBits(ofRank[tensor])));
@@ -416,74 +337,6 @@ Status ShardedSession::reduceGradients() {
   return {};
 }
 
-Status ShardedSession::reducePieces(const std::vector<Piece> &pieces) {
-  std::vector<std::vector<ConstSpan>> send(comm->size());
-  std::vector<std::vector<Span>> receive(comm->size());
-  size_t arriving = 0;
-  for (const Piece &piece : pieces) {
-    size_t size = dtypeSize(wire(piece.tensor).dtype);
-    for (unsigned rank = 0; rank < comm->size(); ++rank) {
-      ShardRange theirs = rangeOf(piece, rank);
-      send[rank].push_back(
-          {gradients[piece.tensor].payload + theirs.first * size,
-           theirs.count * size});
-    }
-    arriving += rangeOf(piece, comm->rank()).count * size;
-  }
-  std::vector<std::vector<std::byte>> arrived(comm->size(),
-                                              std::vector<std::byte>(arriving));
-  for (unsigned rank = 0; rank < comm->size(); ++rank)
-    receive[rank].push_back({arrived[rank].data(), arriving});
-  MSAMP_RETURN_IF_ERROR(comm->exchange(send, receive));
-
-  size_t at = 0;
-  for (const Piece &piece : pieces) {
-    std::vector<const std::byte *> parts;
-    parts.reserve(arrived.size());
-    for (const std::vector<std::byte> &bytes : arrived)
-      parts.push_back(bytes.data() + at);
-    average(piece, parts);
-    at += rangeOf(piece, comm->rank()).count *
-          dtypeSize(wire(piece.tensor).dtype);
-  }
-  return {};
-}
-
-void ShardedSession::average(const Piece &piece,
-                             const std::vector<const std::byte *> &parts) {
-  constexpr uint64_t blockElements = 2048; // of each rank, in the L1 cache
-  plan::DType dtype = wire(piece.tensor).dtype;
-  ShardRange range = rangeOf(piece, comm->rank());
-  float *mean = means[piece.tensor].data() +
-                (range.first - ranges[comm->rank()][piece.tensor].first);
-  const float ranks = static_cast<float>(comm->size());
-  // All codes of a format of one byte.
-  std::vector<float> values;
-  if (dtypeSize(dtype) == 1)
-    for (uint32_t code = 0; code < 256; ++code)
-      values.push_back(decode(dtype, code));
-  std::vector<std::vector<float>> rows(comm->size(),
-                                       std::vector<float>(blockElements));
-  uint32_t amax = bitsOf(meanAmaxes[piece.tensor]);
-  for (uint64_t begin = 0; begin < range.count; begin += blockElements) {
-    uint64_t count = std::min(blockElements, range.count - begin);
-    for (unsigned rank = 0; rank < comm->size(); ++rank) {
-      float scaleInv = scaleInvs[rank][piece.tensor];
-      for (uint64_t i = 0; i < count; ++i) {
-        uint32_t code = loadCode(dtype, parts[rank], begin + i);
-        rows[rank][i] =
-            (values.empty() ? decode(dtype, code) : values[code]) * scaleInv;
-      }
-    }
-    addRows(rows, count);
-    for (uint64_t i = 0; i < count; ++i) {
-      mean[begin + i] = rows[0][i] / ranks;
-      amax = std::max(amax, magnitudeBits(mean[begin + i]));
-    }
-  }
-  meanAmaxes[piece.tensor] = floatOf(amax);
-}
-
 //===----------------------------------------------------------------------===//
 // Step
 //===----------------------------------------------------------------------===//
@@ -491,93 +344,28 @@ void ShardedSession::average(const Piece &piece,
 /// Makes sure that all ranks are about to do the same step, and gathers the
 /// scales of their gradients. Sets `foundInf` if one of these is not finite.
 Status ShardedSession::agree(double gradScale, StepReport &report) {
-  size_t numTensors = plan->tensors.size();
-  std::vector<std::byte> note(sizeof(RankNote) +
-                              numTensors * sizeof(TensorNote));
-  RankNote own{};
-  own.gradScale = gradScale;
-  own.hyperHash = 0xCBF29CE484222325;
+  RankStep step{gradScale, {}, own->checkStep(gradScale), {}};
   for (size_t group = 0; group < plan->groups.size(); ++group)
-    for (size_t index = 0; index < plan->hypers.size(); ++index) {
-      double value = this->own->hyper(group, index);
-      addToHash(own.hyperHash, &value, sizeof(value));
-    }
-  Status ready = this->own->checkStep(gradScale);
-  if (!ready.ok()) {
-    own.code = static_cast<uint32_t>(ready.code());
-    std::strncpy(own.message, ready.message().c_str(), sizeof(own.message) - 1);
-  }
-  std::memcpy(note.data(), &own, sizeof(own));
-  for (size_t tensor = 0; tensor < numTensors; ++tensor) {
-    TensorNote entry{0, gradients[tensor].scaleInv,
+    for (size_t index = 0; index < plan->hypers.size(); ++index)
+      step.hyper.push_back(own->hyper(group, index));
+  for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor) {
+    RankTensor entry{0, gradients[tensor].scaleInv,
                      gradients[tensor].payload != nullptr ||
                          plan->tensors[tensor].wholeElements == 0};
-    size_t step = plan->tensors[tensor].findBuffer("step") -
-                  plan->tensors[tensor].buffers.data();
-    std::memcpy(&entry.step, states.data(tensor, step), sizeof(int64_t));
-    std::memcpy(note.data() + sizeof(RankNote) + tensor * sizeof(entry), &entry,
-                sizeof(entry));
+    size_t buffer = plan->tensors[tensor].findBuffer("step") -
+                    plan->tensors[tensor].buffers.data();
+    std::memcpy(&entry.step, states.data(tensor, buffer), sizeof(int64_t));
+    step.tensors.push_back(entry);
   }
-  std::vector<std::byte> all(note.size() * comm->size());
-  MSAMP_RETURN_IF_ERROR(comm->allGather(note.data(), note.size(), all.data()));
-
-  auto noteOf = [&](unsigned rank) {
-    RankNote theirs;
-    std::memcpy(&theirs, all.data() + rank * note.size(), sizeof(theirs));
-    return theirs;
-  };
-  auto tensorOf = [&](unsigned rank, size_t tensor) {
-    TensorNote theirs;
-    std::memcpy(&theirs,
-                all.data() + rank * note.size() + sizeof(RankNote) +
-                    tensor * sizeof(theirs),
-                sizeof(theirs));
-    return theirs;
-  };
-  auto name = [](unsigned rank) { return "rank " + std::to_string(rank); };
-  RankNote first = noteOf(0);
-  for (unsigned rank = 0; rank < comm->size(); ++rank) {
-    RankNote theirs = noteOf(rank);
-    if (theirs.code && rank == comm->rank())
-      return ready;
-    if (theirs.code)
-      return {static_cast<StatusCode>(theirs.code),
-              name(rank) + ": " + theirs.message};
-  }
-  for (unsigned rank = 1; rank < comm->size(); ++rank) {
-    RankNote theirs = noteOf(rank);
-    if (theirs.gradScale != first.gradScale)
-      return invalidArgument(
-          name(rank) + " has grad_scale " + std::to_string(theirs.gradScale) +
-          ", but rank 0 has " + std::to_string(first.gradScale));
-    if (theirs.hyperHash != first.hyperHash)
-      return invalidArgument(name(rank) +
-                             " has other hyper-parameters than rank 0");
-  }
+  MSAMP_RETURN_IF_ERROR(agreeOnStep(*plan, *comm, step, scaleInvs));
   foundInf = 0;
-  for (size_t tensor = 0; tensor < numTensors; ++tensor) {
-    const std::string &tensorName = plan->tensors[tensor].name;
-    TensorNote expected = tensorOf(0, tensor);
-    for (unsigned rank = 0; rank < comm->size(); ++rank) {
-      TensorNote theirs = tensorOf(rank, tensor);
-      if (theirs.step != expected.step)
-        return invalidArgument("tensor '" + tensorName + "' is at step " +
-                               std::to_string(theirs.step) + " on " +
-                               name(rank) + ", but at step " +
-                               std::to_string(expected.step) + " on rank 0");
-      if (theirs.hasGradient != expected.hasGradient)
-        return invalidArgument(
-            "tensor '" + tensorName + "' has a gradient on " +
-            name(theirs.hasGradient ? rank : 0) + ", but none on " +
-            name(theirs.hasGradient ? 0 : rank));
-      scaleInvs[rank][tensor] = theirs.scaleInv;
-      if (!theirs.hasGradient || std::isfinite(theirs.scaleInv) ||
-          foundInf != 0)
-        continue;
-      foundInf = 1;
-      report.overflowTensor = tensorName;
-    }
-  }
+  for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor)
+    for (const std::vector<float> &ofRank : scaleInvs)
+      if (foundInf == 0 && step.tensors[tensor].hasGradient &&
+          !std::isfinite(ofRank[tensor])) {
+        foundInf = 1;
+        report.overflowTensor = plan->tensors[tensor].name;
+      }
   return {};
 }
 
@@ -592,12 +380,13 @@ Status ShardedSession::bindMeans() {
     const PlanBuffer &grad = *entry.findBuffer("grad");
     // An empty part has an address, too.
     static float nothing;
-    float *mean = means[tensor].empty() ? &nothing : means[tensor].data();
+    float *mean =
+        means.values[tensor].empty() ? &nothing : means.values[tensor].data();
     MSAMP_RETURN_IF_ERROR(own->bind(entry.name, "grad",
                                     takesPart ? mean : nullptr, grad.dtype,
                                     grad.shape, grad.byteSize));
     MSAMP_RETURN_IF_ERROR(own->bind(entry.name, "grad.amax",
-                                    &meanAmaxes[tensor], "F32", {},
+                                    &means.amaxes[tensor], "F32", {},
                                     sizeof(float)));
     this->takesPart[tensor] = takesPart;
   }
@@ -789,106 +578,11 @@ Status ShardedSession::gatherWeights() {
   return comm->exchange(send, receive);
 }
 
-Status ShardedSession::saveSharded(const std::string &folder) {
+Status ShardedSession::save(const std::string &path, StateForm form) {
   if (isPoisoned)
     return stop({StatusCode::Poisoned,
                  "a step failed half way; its state is not worth saving"});
-  std::map<std::string, std::string> metadata;
-  MSAMP_RETURN_IF_ERROR(stop(states.describe(*own, metadata)));
-  // Named by content, so that no file of the state before is written over.
-  uint64_t content = 0xCBF29CE484222325;
-  addToHash(content, metadata["msamp.fingerprints"].data(),
-            metadata["msamp.fingerprints"].size());
-  // Another policy has other parts of the same state.
-  addToHash(content, plan->digest.data(), plan->digest.size());
-  std::vector<std::string> names;
-  unsigned writers = isSplit() ? comm->size() : 1;
-  for (unsigned rank = 0; rank < writers; ++rank) {
-    char name[64];
-    std::snprintf(name, sizeof(name), "%016" PRIx64 "-%u-of-%u.safetensors",
-                  content, rank, writers);
-    names.push_back(name);
-  }
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error)
-    return stop(ioError(folder + ": cannot create: " + error.message()));
-  if (comm->rank() < writers)
-    MSAMP_RETURN_IF_ERROR(
-        stop(states.savePart(*own, folder + "/" + names[comm->rank()])));
-  MSAMP_RETURN_IF_ERROR(comm->barrier());
-  if (comm->rank() == 0) {
-    metadata["msamp.shards"] = describeShards(names);
-    MSAMP_RETURN_IF_ERROR(stop(states.saveShared(
-        *own, folder + "/" + StateFile::indexName, metadata)));
-    removeOthers(folder, names);
-  }
-  return comm->barrier();
-}
-
-std::string
-ShardedSession::describeShards(const std::vector<std::string> &names) const {
-  nlohmann::ordered_json index;
-  index["files"] = names;
-  index["tensors"] = nlohmann::ordered_json::object();
-  for (size_t tensor = 0; tensor < plan->tensors.size(); ++tensor)
-    for (const PlanBuffer &buffer : plan->tensors[tensor].buffers) {
-      if (buffer.kind != PlanBuffer::Kind::Payload || buffer.role == gradRole)
-        continue;
-      auto &entry = index["tensors"][plan->tensors[tensor].fileName(buffer)];
-      entry["dtype"] = buffer.dtype;
-      entry["shape"] = plan->tensors[tensor].wholeShape;
-      entry["ranges"] = nlohmann::ordered_json::array();
-      for (size_t rank = 0; rank < names.size(); ++rank)
-        entry["ranges"].push_back(
-            {ranges[rank][tensor].first, ranges[rank][tensor].count});
-    }
-  return index.dump();
-}
-
-/// Removes parts of states that the index names no more. What cannot be removed
-/// does no harm.
-void ShardedSession::removeOthers(const std::string &folder,
-                                  const std::vector<std::string> &names) {
-  static const std::regex part("[0-9a-f]{16}-[0-9]+-of-[0-9]+\\.safetensors");
-  std::error_code error, ignored;
-  std::vector<std::filesystem::path> others;
-  for (std::filesystem::directory_iterator at(folder, error), end;
-       !error && at != end; at.increment(error)) {
-    std::string name = at->path().filename();
-    if (std::regex_match(name, part) &&
-        std::find(names.begin(), names.end(), name) == names.end())
-      others.push_back(at->path());
-  }
-  for (const std::filesystem::path &path : others)
-    std::filesystem::remove(path, ignored);
-}
-
-Status ShardedSession::save(const std::string &path) {
-  if (isPoisoned)
-    return stop({StatusCode::Poisoned,
-                 "a step failed half way; its state is not worth saving"});
-  bool isWriter = comm->rank() == 0;
-  auto gather = [&](size_t tensor, const PlanBuffer &buffer, const void *part,
-                    std::unique_ptr<std::byte[]> &whole) -> Status {
-    std::vector<std::vector<ConstSpan>> send(comm->size());
-    std::vector<std::vector<Span>> receive(comm->size());
-    if (isSplit() || isWriter)
-      send[0].push_back({part, buffer.byteSize});
-    if (isWriter) {
-      size_t size = buffer.elementSize;
-      whole = std::make_unique<std::byte[]>(
-          plan->tensors[tensor].wholeElements * size);
-      for (unsigned rank = 0; rank < (isSplit() ? comm->size() : 1); ++rank) {
-        const ShardRange &range = ranges[rank][tensor];
-        receive[rank].push_back(
-            {whole.get() + range.first * size, range.count * size});
-      }
-    }
-    return comm->exchange(send, receive);
-  };
-  Status status = stop(states.save(*own, isWriter ? path : "", gather));
-  if (status.ok())
-    status = comm->barrier();
-  return status;
+  ShardedState state{*plan, ranges, *own, states, *comm};
+  return stop(form == StateForm::Folder ? state.saveInFolder(path)
+                                        : state.saveWhole(path));
 }

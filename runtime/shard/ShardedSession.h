@@ -18,6 +18,7 @@
 
 #include "comm/Communicator.h"
 #include "core/Session.h"
+#include "shard/ReduceScatter.h"
 #include "shard/Sharding.h"
 #include "state/StateStore.h"
 
@@ -36,6 +37,9 @@ struct RankGradient {
   const std::byte *payload = nullptr;
   float scaleInv = 1; // of a payload with a scale
 };
+
+/// How all ranks' state is saved.
+enum class StateForm { File, Folder };
 
 class ShardedSession {
 public:
@@ -86,10 +90,8 @@ public:
   /// Waits for it, and reports on the last one; all ranks call it.
   Status synchronize(StepReport &report);
 
-  /// Saves the state of all ranks as one file, which rank 0 writes.
-  Status save(const std::string &path);
-  /// The same as a folder in which each rank writes its part; see StateFile.
-  Status saveSharded(const std::string &folder);
+  /// Saves the state of all ranks; see ShardedState.
+  Status save(const std::string &path, StateForm form = StateForm::File);
 
   /// Tells the other ranks that this one gives up, and returns `status`.
   Status stop(Status status);
@@ -108,12 +110,6 @@ private:
     int64_t overflowIndex = -1;
     float overflowValue = 0;
   };
-  /// Elements of one tensor that are reduced together: of each rank's range,
-  /// those from `offset` on, `limit` at most.
-  struct Piece {
-    size_t tensor;
-    uint64_t offset, limit;
-  };
 
   Status createOnHost(const SessionOptions &options);
   Status createOnDevice(const SessionOptions &options);
@@ -124,7 +120,6 @@ private:
   Status unbindWide(size_t tensor);
   Status fetchGradient(size_t tensor, std::vector<std::byte> &copy,
                        const std::byte *&payload, float &scaleInv);
-  Status agreeOnPlan();
   Status bindMeans();
   Status bindGradients();
   Status checkNotPoisoned() const;
@@ -133,15 +128,9 @@ private:
                        std::vector<std::vector<float>> &copies);
   Status sendGradients();
   Status agree(double gradScale, StepReport &report);
-  ShardRange rangeOf(const Piece &piece, unsigned rank) const;
   Status reduceGradients();
-  Status reducePieces(const std::vector<Piece> &pieces);
-  void average(const Piece &piece, const std::vector<const std::byte *> &parts);
   Status findOverflow(StepReport &report);
   Status gatherWeights();
-  std::string describeShards(const std::vector<std::string> &names) const;
-  static void removeOthers(const std::string &folder,
-                           const std::vector<std::string> &names);
   bool isSplit() const {
     return plan->sharding->policy != plan::ShardingPolicy::None;
   }
@@ -161,9 +150,8 @@ private:
   std::vector<std::vector<ShardRange>> ranges; // [rank][tensor]
   std::vector<Gradient> gradients;
   std::vector<std::vector<float>> scaleInvs; // [rank][tensor]
-  std::vector<std::vector<float>> means; // [tensor], of this rank's elements
+  MeanGradients means;
   std::vector<std::optional<bool>> takesPart;  // [tensor], as it is bound
-  std::vector<float> meanAmaxes;               // [tensor]
   std::vector<std::vector<std::byte>> weights; // [tensor]
   std::vector<char> hasWide; // [tensor], whether steps quantize its gradient
   float foundInf = 0;

@@ -21,7 +21,8 @@ Runs optimizer steps of a compiled step plan on safetensors files.
                        counts from 1. {rank} is the rank's number, from 0
   --save FILE          write weights, scales and optimizer state
   --save-sharded DIR   the same as a folder, in which each rank writes a file
-  --steps N            number of steps (default: the number of gradient files)
+  --steps N            number of steps (default: the number of gradient files);
+                       0 only loads and saves
   --backend NAME       cpu (default), cuda or reference
   --device N           device of the cuda backend (default 0; ranks of a sharded
                        plan take one after the other, from this one on)
@@ -62,13 +63,14 @@ static Status parseNumber(const std::string &name, const std::string &text,
 }
 
 static Status parseCount(const std::string &name, const std::string &text,
-                         uint64_t maximum, uint64_t &value) {
+                         uint64_t minimum, uint64_t maximum, uint64_t &value) {
   char *end;
   value = std::strtoull(text.c_str(), &end, 10);
   bool isDigits = !text.empty() &&
                   text.find_first_not_of("0123456789") == std::string::npos;
-  if (!isDigits || *end != '\0' || value < 1 || value > maximum)
-    return invalidArgument(name + " is '" + text + "', expected 1 to " +
+  if (!isDigits || *end != '\0' || value < minimum || value > maximum)
+    return invalidArgument(name + " is '" + text + "', expected " +
+                           std::to_string(minimum) + " to " +
                            std::to_string(maximum));
   return {};
 }
@@ -121,19 +123,16 @@ static Status setOption(const std::string &name, const std::string &value,
       return invalidArgument("--deadline is '" + value +
                              "', expected more than 0 and up to 1e6 seconds");
   } else if (name == "--ranks") {
-    MSAMP_RETURN_IF_ERROR(parseCount(name, value, 65536, count));
+    MSAMP_RETURN_IF_ERROR(parseCount(name, value, 1, 65536, count));
     options.ranks = static_cast<unsigned>(count);
   } else if (name == "--steps") {
-    MSAMP_RETURN_IF_ERROR(parseCount(name, value, 1000000000, count));
+    MSAMP_RETURN_IF_ERROR(parseCount(name, value, 0, 1000000000, count));
     options.steps = count;
   } else if (name == "--device") {
-    // Counted from 0, unlike what parseCount is for.
-    if (value != "0") {
-      MSAMP_RETURN_IF_ERROR(parseCount(name, value, 1023, count));
-      options.device = static_cast<int>(count);
-    }
+    MSAMP_RETURN_IF_ERROR(parseCount(name, value, 0, 1023, count));
+    options.device = static_cast<int>(count);
   } else if (name == "--threads") {
-    MSAMP_RETURN_IF_ERROR(parseCount(name, value, 1024, count));
+    MSAMP_RETURN_IF_ERROR(parseCount(name, value, 1, 1024, count));
     options.threads = static_cast<unsigned>(count);
   } else
     return invalidArgument("unknown option '" + name + "'");
@@ -181,7 +180,7 @@ Status msamp::rt::parseOptions(int argc, char **argv, Options &options) {
     return invalidArgument("no plan is given; see --help");
   if (options.params.empty() == options.load.empty())
     return invalidArgument("give one of --params and --load");
-  if (options.grads.empty())
+  if (options.grads.empty() && options.steps != 0)
     return invalidArgument("no gradients are given; see --grads");
   return {};
 }

@@ -69,8 +69,9 @@ static Status runSteps(ShardedSession &session, const Options &options,
   }
   if (!options.save.empty())
     MSAMP_RETURN_IF_ERROR(session.save(options.save));
-  return options.saveSharded.empty() ? Status()
-                                     : session.saveSharded(options.saveSharded);
+  return options.saveSharded.empty()
+             ? Status()
+             : session.save(options.saveSharded, StateForm::Folder);
 }
 
 static Status runRank(const std::shared_ptr<const Plan> &plan,

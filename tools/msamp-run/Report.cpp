@@ -112,10 +112,12 @@ Status Report::finish(bool perTensor) {
                 seconds * 1e3 / static_cast<double>(steps - skipped),
                 static_cast<double>(elements) / seconds / 1e6,
                 static_cast<double>(bytes) / seconds / 1e9);
-  std::printf("\nin the last step:\n  %-16s %6s  %-22s  %-14s  %10s %10s\n",
-              "role", "B/par.", "amax", "scale", "saturated", "flushed");
-  for (size_t role = 0; role < plan.roles.size(); ++role)
-    printRole(role);
+  if (steps != 0) {
+    std::printf("\nin the last step:\n  %-16s %6s  %-22s  %-14s  %10s %10s\n",
+                "role", "B/par.", "amax", "scale", "saturated", "flushed");
+    for (size_t role = 0; role < plan.roles.size(); ++role)
+      printRole(role);
+  }
   std::printf("\nfingerprint %016" PRIx64 " (sum over tensors)\n", fingerprint);
   return {};
 }

@@ -1000,8 +1000,9 @@ struct ConvertMSAMPToGPU
               isShared && role == kGradRole ? StringRef(kWireRole) : role))
         widest =
             std::max(widest, storage.getPayload().getIntOrFloatBitWidth() / 8);
-    return std::min<int64_t>(tuning.accessBytes / widest,
-                             tuning.chunkElements / (kWarp * tuning.stages));
+    return llvm::bit_floor(std::min(
+        tuning.accessBytes / widest,
+        tuning.chunkElements / (static_cast<unsigned>(kWarp) * tuning.stages)));
   }
 
   void emitEntry(DeviceModule &device, Location loc, const Tuning &tuning) {

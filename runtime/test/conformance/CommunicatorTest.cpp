@@ -11,7 +11,9 @@
 #include <cstdlib>
 #include <functional>
 #include <numeric>
+#include <sys/mman.h>
 #include <thread>
+#include <unistd.h>
 
 using namespace msamp::rt;
 using namespace std::chrono_literals;
@@ -156,6 +158,45 @@ TEST_P(Communicators, ExchangeSpreadsPieces) {
         EXPECT_EQ(in[rank][at + 1], byteOf(rank, comm.rank(), at));
     check(comm.barrier());
   });
+}
+
+// More than an int counts, from an odd address to another.
+TEST(Communicator, ExchangesMoreThan2GiB) {
+  if (!canRun(2) || isNccl())
+    GTEST_SKIP() << "not with 2 ranks";
+  const size_t size = (size_t(1) << 31) + 5;
+  if (sysconf(_SC_AVPHYS_PAGES) < static_cast<long>(3 * (size >> 12)))
+    GTEST_SKIP() << "there is not enough memory";
+  onRanks(
+      2,
+      [&](Communicator &comm) {
+        // Pages that nobody has written to take no memory.
+        void *memory = mmap(nullptr, size + 1, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        ASSERT_NE(memory, MAP_FAILED);
+        char *bytes = static_cast<char *>(memory) + 1;
+        const std::vector<size_t> places = {0,
+                                            12345,
+                                            size_t(1) << 30,
+                                            (size_t(1) << 31) - 1,
+                                            size_t(1) << 31,
+                                            size - 1};
+        std::vector<std::vector<ConstSpan>> send(2);
+        std::vector<std::vector<Span>> receive(2);
+        if (comm.rank() == 0) {
+          for (size_t i = 0; i < places.size(); ++i)
+            bytes[places[i]] = static_cast<char>('a' + i);
+          send[1].push_back({bytes, size});
+        } else {
+          receive[0].push_back({bytes, size});
+        }
+        check(comm.exchange(send, receive));
+        for (size_t i = 0; i < places.size(); ++i)
+          EXPECT_EQ(bytes[places[i]], static_cast<char>('a' + i));
+        EXPECT_EQ(bytes[size / 2 + 100], 0);
+        munmap(memory, size + 1);
+      },
+      120s);
 }
 
 TEST_P(Communicators, CallsInARowDoNotMix) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes parameters, each rank's gradients, and what a reduction must make of them.
 
-    make-ranks.py UTILS STEM RANKS STEPS WIRE NAME:SHAPE... [STEP:RANK:NAME:ELEMENT=VALUE...]
+    make-ranks.py UTILS STEM RANKS STEPS WIRE NAME:SHAPE... [STEP:RANK:NAME[:ELEMENT]=VALUE...]
 
 UTILS is the folder of safetensors_io. Writes STEM.params, STEM.g{step}.r{rank} and
 STEM.mean{step}: the mean over ranks of gradients that travel as WIRE (e4m3 or f32;
@@ -70,8 +70,11 @@ def main():
     for argument in sys.argv[6:]:
         if "=" in argument:
             place, value = argument.split("=")
-            step, rank, name, element = place.split(":")
-            changes[int(step), int(rank), name] = int(element), float(value)
+            step, rank, name, *element = place.split(":")
+            elements = map(int, element) if element else range(
+                st.element_count(shapes[name]))
+            changes[int(step), int(rank), name] = {
+                element: float(value) for element in elements}
         else:
             name, shape = argument.split(":")
             shapes[name] = tuple(int(size) for size in shape.split(",") if size)
@@ -93,9 +96,10 @@ def main():
         grads = [draw(5.0 * 2.0 ** -(rank * 2 + step))
                  for rank in range(int(ranks))]
         for rank, own in enumerate(grads):
-            for (at, whose, name), (element, value) in changes.items():
+            for (at, whose, name), values in changes.items():
                 if (at, whose) == (step, rank):
-                    own[name][element] = value
+                    for element, value in values.items():
+                        own[name][element] = value
             write(f"{stem}.g{step}.r{rank}", own)
         try:
             write(f"{stem}.mean{step}", {
