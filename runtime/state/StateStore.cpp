@@ -31,6 +31,19 @@ Status StateStore::bind(Session &session, size_t tensor, size_t buffer,
                       info.byteSize);
 }
 
+/// Bytes to leave free before a buffer. A rank's part of a tensor begins in
+/// each buffer as far from an aligned address as it does in the whole, which on
+/// a device lies in memory that ranks share: then one part of it can be aligned
+/// in all of them.
+static size_t bytesBefore(const PlanTensor &tensor, const PlanBuffer &buffer,
+                          const Memory &memory) {
+  constexpr size_t alignment = 64;
+  if (memory.isHost() || buffer.kind != PlanBuffer::Kind::Payload ||
+      buffer.byteSize == 0)
+    return 0;
+  return tensor.first * buffer.elementSize % alignment;
+}
+
 Status StateStore::allocate(Session &session, bool offload,
                             const Provide &provide) {
   buffers.clear();
@@ -40,21 +53,24 @@ Status StateStore::allocate(Session &session, bool offload,
     const PlanTensor &entry = plan->tensors[tensor];
     for (size_t buffer = 0; buffer < entry.buffers.size(); ++buffer) {
       const PlanBuffer &info = entry.buffers[buffer];
-      buffers[tensor].emplace_back(nullptr, Release{&memory});
+      buffers[tensor].emplace_back(nullptr, Release{nullptr, 0});
       if (!info.isRequired())
         continue;
       void *data = provide ? provide(tensor, info) : nullptr;
       if (data) {
-        buffers[tensor].back() = Buffer(data, Release{nullptr});
+        buffers[tensor].back() = Buffer(data, Release{nullptr, 0});
         MSAMP_RETURN_IF_ERROR(bind(session, tensor, buffer, data));
         continue;
       }
+      const size_t before = bytesBefore(entry, info, memory);
+      const size_t size = before + info.byteSize;
       Status status = offload && info.canBeOffloaded()
-                          ? memory.allocateOffloaded(info.byteSize, data)
-                          : memory.allocate(info.byteSize, data);
+                          ? memory.allocateOffloaded(size, data)
+                          : memory.allocate(size, data);
       MSAMP_RETURN_IF_ERROR(
           std::move(status).withContext("'" + entry.fileName(info) + "'"));
-      buffers[tensor].back().reset(data);
+      data = static_cast<std::byte *>(data) + before;
+      buffers[tensor].back() = Buffer(data, Release{&memory, before});
       MSAMP_RETURN_IF_ERROR(bind(session, tensor, buffer, data));
     }
   }

@@ -81,10 +81,11 @@ public:
 private:
   /// Returns a buffer to the memory that it came from.
   struct Release {
-    rt::Memory *memory;
+    rt::Memory *memory; // null: not the store's
+    size_t before;      // bytes of the allocation before the buffer
     void operator()(void *data) const {
-      if (memory) // null: not the store's
-        memory->release(data);
+      if (memory)
+        memory->release(static_cast<std::byte *>(data) - before);
     }
   };
   using Buffer = std::unique_ptr<void, Release>;

@@ -14,7 +14,10 @@
 #include "Sweep.h"
 
 EXPORT void msamp_run_step(DeviceStep *step) {
-  const uint32_t thread = blockIndex() * numThreads() + threadIndex();
+  // Neighbours within a warp, warps over all blocks: few tensors then keep many
+  // multiprocessors busy.
+  const uint32_t thread =
+      (threadIndex() / 32 * numBlocks() + blockIndex()) * 32 + laneIndex();
   const uint32_t stride = numBlocks() * numThreads();
   const double gradScale = gradScaleOf(step);
   const bool isShared = groupOf(step);

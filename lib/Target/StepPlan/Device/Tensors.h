@@ -104,6 +104,24 @@ DEVICE void prepareTensor(DeviceStep *step, uint32_t tensor, double gradScale) {
   setSweep(step, row, needed);
 }
 
+/// Several words are under way at once: one after the other each would wait for
+/// memory.
+DEVICE void copyWords(uint64_t *target, const uint64_t *source,
+                      uint32_t count) {
+  constexpr uint32_t kUnderWay = 8;
+  for (uint32_t base = 0; base < count; base += kUnderWay) {
+    uint64_t words[kUnderWay];
+#pragma unroll
+    for (uint32_t i = 0; i < kUnderWay; ++i)
+      if (base + i < count)
+        words[i] = source[base + i];
+#pragma unroll
+    for (uint32_t i = 0; i < kUnderWay; ++i)
+      if (base + i < count)
+        target[base + i] = words[i];
+  }
+}
+
 /// Scales, histories, the step and the record of what happened.
 DEVICE void commitTensor(DeviceStep *step, uint32_t tensor) {
   const DeviceTensor &row = tensorRow(step, tensor);
@@ -111,8 +129,7 @@ DEVICE void commitTensor(DeviceStep *step, uint32_t tensor) {
   uint64_t *committed = committedResults(step, row);
   int64_t count = ++*pointer<int64_t>(row.step);
   uint64_t hash = results[fingerprintIndex(step->num_roles)] + hashStep(count);
-  for (uint32_t index = 0; index < fingerprintIndex(step->num_roles); ++index)
-    committed[index] = results[index];
+  copyWords(committed, results, fingerprintIndex(step->num_roles));
   for (uint32_t role = 0; role < step->num_roles; ++role) {
     const Storage &storage = storageOf(step, row.storage_class, role);
     storedRow(step, row)[role] = floatOf(
