@@ -28,6 +28,8 @@ ALLOWED = {
                                     "msamp_rt/plan_format.h"],
     "lib/Conversion/MSAMPToCPU": ["msamp/Dialect/MSAMP/IR", "msamp/Conversion",
                                   "KernelCommon/", "msamp_rt/plan_format.h"],
+    "lib/Conversion/ShardToMSAMP": ["msamp/Dialect/MSAMP/IR",
+                                    "msamp/Conversion"],
     "include/msamp/Target": ["msamp/Dialect/MSAMP/IR", "msamp/Target"],
     "lib/Target": ["msamp/Dialect/MSAMP/IR", "msamp/Target", "Emitter.h",
                    "msamp_rt/plan_format.h"],

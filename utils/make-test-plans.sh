@@ -21,6 +21,8 @@ mkdir -p "$out/sharded"
 # one chunk (32768 elements) as a matrix and as a vector. Only the header of
 # these files is read.
 python3 - "$utils" "$out" <<'PYTHON'
+import json
+import struct
 import sys
 
 sys.path.insert(0, sys.argv[1])
@@ -39,6 +41,15 @@ write("mixed", {
     "zeros": (5, 13)})
 write("four", {"p": (4,)})
 write("single", {"p": (1,)})
+
+# More than 2^32 elements. A hole takes no disk.
+shape = (4198400, 1024)
+size = 4 * st.element_count(shape)
+header = json.dumps({"p": {"dtype": "F32", "shape": shape,
+                           "data_offsets": [0, size]}}).encode()
+with open(f"{sys.argv[2]}/large.safetensors", "wb") as file:
+    file.write(struct.pack("<Q", len(header)) + header)
+    file.truncate(8 + len(header) + size)
 PYTHON
 
 # plan NAME PARAMS OPTION...
@@ -92,6 +103,11 @@ for policy in none fsdp2; do
 done
 plan sharded/sharded-fused mixed --optimizer=adamw "${groups[@]}" \
   --shard=flat --ranks=3 --collectives=fused
+
+# More than 2^32 elements, of which a rank has few.
+"$compiler" --params "$out/large.safetensors" --optimizer=adamw --shard=flat \
+  --ranks=65536 -o "$out/sharded/sharded-large.msplan"
+rm "$out/large.safetensors"
 
 # Worked examples.
 worked=weight=f32,master=none,grad=f32,second_moment=f16

@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Shard/IR/ShardDialect.h"
 #include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
@@ -19,13 +20,14 @@ using namespace mlir::msamp;
 template <typename Options>
 static void addStepPasses(OpPassManager &pm, bool forGPU,
                           const Options &options) {
+  pm.addPass(createConvertShardToMSAMP());
   pm.addPass(createResolveOptimizers());
+  pm.addPass(createLiftCollectives());
   pm.addPass(createPackUpdates());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createInferStorage());
-  if (!options.shard.empty())
-    pm.addPass(createShardStep(
-        {options.shard, options.ranks, options.gradWire, options.collectives}));
+  pm.addPass(createShardStep(
+      {options.shard, options.ranks, options.gradWire, options.collectives}));
   pm.addPass(createExpandWrapper());
   // Before anything is derived from the optimizer: its text is also what the
   // reference backend runs.
@@ -89,7 +91,7 @@ void mlir::msamp::registerMSAMPDialects(DialectRegistry &registry) {
   registry.insert<MSAMPDialect, arith::ArithDialect, cf::ControlFlowDialect,
                   func::FuncDialect, gpu::GPUDialect, LLVM::LLVMDialect,
                   math::MathDialect, NVVM::NVVMDialect, scf::SCFDialect,
-                  vector::VectorDialect>();
+                  shard::ShardDialect, vector::VectorDialect>();
   cf::registerConvertControlFlowToLLVMInterface(registry);
 }
 

@@ -5,6 +5,20 @@
 
 include "mlir/Pass/PassBase.td"
 
+def ConvertShardToMSAMP : Pass<"convert-shard-to-msamp", "::mlir::ModuleOp"> {
+  let summary = "collectives of the shard dialect to msamp's";
+  let description = [{
+    A `shard.grid` of one axis becomes a `msamp.process_group`; `shard.all_reduce` and
+    `shard.reduce_scatter` by average, and `shard.all_gather`, along dimension 0,
+    become msamp's. Everything else of the shard dialect is refused by name.
+
+    Numerics: the average is that of `msamp.reduce_scatter`.
+    Postcondition: no op of the shard dialect is left.
+    (* example filepath=test/Conversion/ShardToMSAMP/convert-shard-to-msamp.mlir *)
+  }];
+  let dependentDialects = ["::mlir::msamp::MSAMPDialect"];
+}
+
 def ConvertMSAMPToCPU : Pass<"convert-msamp-to-cpu", "::mlir::ModuleOp"> {
   let summary = "kernels of a launch to vectorized CPU functions";
   let description = [{

@@ -178,9 +178,9 @@ void onRanks(const std::function<bool(unsigned rank, unsigned call)> &visit,
 
 } // namespace
 
-// The amaxes of all tensors are one vector, and so is everything else that is
-// agreed on: two collectives for gradients to quantize and notes, two each for
-// gradients and the results of two phases, one for weights.
+// PC-21: the amaxes of all tensors are one vector, and so is everything else
+// that is agreed on: two collectives for gradients to quantize and notes, two
+// each for gradients and the results of two phases, one for weights.
 constexpr unsigned callsOfAStep = 9;
 
 TEST(ShardedSession, HasAsManyCollectivesWhateverItsTensors) {
@@ -227,6 +227,63 @@ TEST(ShardedSession, SurvivesAProcessThatIsKilled) {
     return true;
   });
   own.expectLoss();
+}
+
+namespace {
+
+/// The fingerprint and the bytes of the weight after three steps of a rank's
+/// part of a plan, whose mean gradients are set here.
+std::pair<uint64_t, std::vector<std::byte>>
+runPart(const std::shared_ptr<const Plan> &plan,
+        const std::shared_ptr<const Plan> &part, const std::string &name) {
+  std::unique_ptr<Backend> backend;
+  check(createHostBackend(plan, {name, 1, "", 0, nullptr}, backend));
+  std::unique_ptr<Session> session = Session::create(part, std::move(backend));
+  StateStore states(part);
+  check(states.allocate(*session));
+  const PlanTensor &tensor = part->tensors[0];
+  std::vector<float> values(tensor.numElements);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(i % 251) / 100.0f - 1.0f;
+  check(session->initialize(tensor.name, values.data(), values.size()));
+  for (int step = 1; step <= 3; ++step) {
+    for (float &value : values)
+      value = 0.9f * value + 0.01f * static_cast<float>(step);
+    check(session->quantizeGradient(tensor.name, values.data(), values.size()));
+    StepReport report;
+    check(session->run(1.0, report));
+    EXPECT_TRUE(report.applied);
+  }
+  uint64_t fingerprint = 0;
+  check(session->computeFingerprint(tensor.name, fingerprint));
+  const PlanBuffer *weight = tensor.findBuffer("weight");
+  const auto *data = static_cast<const std::byte *>(
+      states.data(0, weight - tensor.buffers.data()));
+  return {fingerprint, {data, data + weight->byteSize}};
+}
+
+} // namespace
+
+// PC-12: elements whose index in the whole tensor does not fit 32 bits are
+// updated, and count as what they are.
+TEST(ShardedSession, HasElementsPast2To32) {
+  std::shared_ptr<const Plan> plan;
+  check(Plan::load(MSAMP_TEST_PLANS "/sharded/sharded-large.msplan", plan));
+  // The one with index 2^32 in the middle.
+  constexpr unsigned rank = 65472;
+  std::shared_ptr<const Plan> part =
+      makeRankPlan(*plan, rank, GradientForm::Mean);
+  const uint64_t end = uint64_t(1) << 32;
+  ASSERT_LT(part->tensors[0].first, end);
+  ASSERT_GT(part->tensors[0].first + part->tensors[0].numElements, end);
+  auto expected = runPart(plan, part, "reference");
+  EXPECT_EQ(runPart(plan, part, "cpu"), expected);
+  // The same bytes elsewhere are another part of the tensor.
+  auto elsewhere = std::make_shared<Plan>(*part);
+  elsewhere->tensors[0].first -= uint64_t(1) << 31;
+  auto other = runPart(plan, elsewhere, "cpu");
+  EXPECT_EQ(other.second, expected.second);
+  EXPECT_NE(other.first, expected.first);
 }
 
 #endif // MSAMP_TEST_PLANS

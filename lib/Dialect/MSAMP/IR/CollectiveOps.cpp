@@ -15,7 +15,26 @@ LogicalResult ProcessGroupOp::verify() {
   return success();
 }
 
-/// C1 of both collectives: the layout of `bundle` is sharded over `group`.
+/// Shape and format of a tensor.
+static StorageAttr getStorage(Type type) {
+  if (auto scaled = dyn_cast<ScaledType>(type))
+    return scaled.getStorage();
+  return StorageAttr::get(type.getContext(),
+                          cast<RankedTensorType>(type).getElementType(),
+                          ScalingAttr());
+}
+
+/// C1.
+static FailureOr<ProcessGroupOp> findGroup(Operation *op,
+                                           FlatSymbolRefAttr name,
+                                           SymbolTableCollection &symbols) {
+  auto group = symbols.lookupNearestSymbolFrom<ProcessGroupOp>(op, name);
+  if (!group)
+    return op->emitOpError() << "group " << name << " is not defined";
+  return group;
+}
+
+/// C1 of bundles: the layout of `bundle` is sharded over `group`.
 static LogicalResult verifyGroup(Operation *op, BundleType bundle,
                                  FlatSymbolRefAttr group,
                                  SymbolTableCollection &symbols) {
@@ -37,40 +56,79 @@ static LogicalResult verifyGroup(Operation *op, BundleType bundle,
   return diagnostic;
 }
 
+/// C3: `whole` along dimension 0 is `part` on each rank.
+static LogicalResult verifyParts(Operation *op, Type whole, Type part,
+                                 ProcessGroupOp group) {
+  ArrayRef<int64_t> wholeShape = getTensorShape(whole);
+  ArrayRef<int64_t> partShape = getTensorShape(part);
+  auto ranks = static_cast<int64_t>(group.getRanks());
+  if (!wholeShape.empty() && wholeShape.size() == partShape.size() &&
+      wholeShape.front() == partShape.front() * ranks &&
+      wholeShape.drop_front() == partShape.drop_front())
+    return success();
+  InFlightDiagnostic diagnostic = op->emitOpError()
+                                  << "has parts " << part << " of " << whole
+                                  << ", expected dimension 0 in " << ranks
+                                  << " equal parts";
+  diagnostic.attachNote(group.getLoc()) << "group defined here";
+  return diagnostic;
+}
+
+static LogicalResult refuseMixture(Operation *op, Type input, Type result) {
+  return op->emitOpError() << "takes " << input << " and gives " << result
+                           << "; both are bundles, or none is";
+}
+
 LogicalResult
 ReduceScatterOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  return verifyGroup(*this, cast<BundleType>(getInput().getType()),
-                     getGroupAttr(), symbols);
-}
-
-LogicalResult ReduceScatterOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> /*location*/,
-    ValueRange operands, DictionaryAttr /*attributes*/,
-    OpaqueProperties /*properties*/, RegionRange /*regions*/,
-    SmallVectorImpl<Type> &types) {
-  auto input = cast<BundleType>(operands.front().getType());
-  types.push_back(BundleType::get(context, input.getLayout(),
-                                  StringAttr::get(context, kGradRole)));
-  return success();
-}
-
-LogicalResult ReduceScatterOp::verify() {
-  auto input = cast<BundleType>(getInput().getType());
-  if (input.getContent() != kWireRole) // C2
-    return emitOpError() << "takes " << input << ", expected a bundle of \""
+  Type input = getInput().getType(), result = getResult().getType();
+  if (isa<BundleType>(input) != isa<BundleType>(result))
+    return refuseMixture(*this, input, result);
+  auto bundle = dyn_cast<BundleType>(input);
+  if (!bundle) {
+    FailureOr<ProcessGroupOp> group = findGroup(*this, getGroupAttr(), symbols);
+    return failed(group) ? failure()
+                         : verifyParts(*this, input, result, *group);
+  }
+  if (bundle.getContent() != kWireRole) // C2
+    return emitOpError() << "takes " << bundle << ", expected a bundle of \""
                          << kWireRole << "\"";
+  auto expected = BundleType::get(getContext(), bundle.getLayout(),
+                                  StringAttr::get(getContext(), kGradRole));
+  if (result != expected) // C2
+    return emitOpError() << "gives " << result << ", expected " << expected;
+  return verifyGroup(*this, bundle, getGroupAttr(), symbols);
+}
+
+LogicalResult AllReduceOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return findGroup(*this, getGroupAttr(), symbols);
+}
+
+LogicalResult AllReduceOp::verify() {
+  Type input = getInput().getType();
+  if (getTensorShape(input) != getResult().getType().getShape()) // C2
+    return emitOpError() << "takes " << input << " and gives "
+                         << getResult().getType() << ", of another shape";
   return success();
 }
 
 LogicalResult AllGatherOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  return verifyGroup(*this, cast<BundleType>(getInput().getType()),
-                     getGroupAttr(), symbols);
-}
-
-LogicalResult AllGatherOp::verify() {
-  auto input = cast<BundleType>(getInput().getType());
-  if (input.isWide() || input.isScalar()) // C2
-    return emitOpError() << "takes " << input
+  Type input = getInput().getType(), result = getResult().getType();
+  if (isa<BundleType>(input) != isa<BundleType>(result))
+    return refuseMixture(*this, input, result);
+  auto bundle = dyn_cast<BundleType>(input);
+  if (!bundle) {
+    if (getStorage(input) != getStorage(result)) // C3
+      return emitOpError() << "takes " << input << " and gives " << result
+                           << ", of another format";
+    FailureOr<ProcessGroupOp> group = findGroup(*this, getGroupAttr(), symbols);
+    return failed(group) ? failure()
+                         : verifyParts(*this, result, input, *group);
+  }
+  if (bundle.isWide() || bundle.isScalar()) // C2
+    return emitOpError() << "takes " << bundle
                          << ", expected a bundle that tensors store";
-  return success();
+  if (result != bundle) // C2
+    return emitOpError() << "gives " << result << ", expected " << bundle;
+  return verifyGroup(*this, bundle, getGroupAttr(), symbols);
 }

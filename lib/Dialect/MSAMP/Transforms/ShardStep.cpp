@@ -26,7 +26,7 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
 
   LogicalResult initialize(MLIRContext *context) override {
     Location loc = UnknownLoc::get(context);
-    if (!symbolizeShardingPolicy(policy))
+    if (!policy.empty() && !symbolizeShardingPolicy(policy))
       return emitError(loc) << "unknown sharding '" << policy
                             << "', expected none, fsdp2, flat or tensor";
     if (!gradWire.empty() && !getWire(context))
@@ -46,6 +46,47 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
     for (WrappedUpdateOp update : updates)
       if (failed(shard(update, symbols)))
         return signalPassFailure();
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      function->removeAttr(kShardingAttr);
+      function->removeAttr(kGroupAttr);
+    }
+  }
+
+  /// How an update is sharded; no group if it is not.
+  struct Sharding {
+    ShardingPolicy policy;
+    ProcessGroupOp group;
+  };
+
+  /// What the update's function says, or the options.
+  FailureOr<Sharding> getSharding(WrappedUpdateOp update,
+                                  SymbolTable &symbols) {
+    auto function = update->getParentOfType<func::FuncOp>();
+    auto own = function
+                   ? function->getAttrOfType<ShardingPolicyAttr>(kShardingAttr)
+                   : ShardingPolicyAttr();
+    std::optional<ShardingPolicy> asked = symbolizeShardingPolicy(policy);
+    if (!own && !asked)
+      return Sharding{};
+    if (!own) {
+      FailureOr<ProcessGroupOp> group = getGroup(symbols, update.getLoc());
+      if (failed(group))
+        return failure();
+      return Sharding{*asked, *group};
+    }
+    auto group = symbols.lookup<ProcessGroupOp>(
+        function->getAttrOfType<FlatSymbolRefAttr>(kGroupAttr).getValue());
+    if (asked && (*asked != own.getValue() || group.getRanks() != ranks)) {
+      InFlightDiagnostic diagnostic = update.emitOpError()
+                                      << "is to be sharded " << policy
+                                      << " over " << ranks.getValue()
+                                      << " ranks, but its function is sharded "
+                                      << stringifyShardingPolicy(own.getValue())
+                                      << " over " << group.getRanks();
+      diagnostic.attachNote(group.getLoc()) << "group defined here";
+      return diagnostic;
+    }
+    return Sharding{own.getValue(), group};
   }
 
   /// The format that `grad-wire` names, or null.
@@ -94,6 +135,11 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
   }
 
   LogicalResult shard(WrappedUpdateOp update, SymbolTable &symbols) {
+    FailureOr<Sharding> sharding = getSharding(update, symbols);
+    if (failed(sharding))
+      return failure();
+    if (!sharding->group)
+      return success();
     auto bundle = dyn_cast<BundleType>(update.getGrad().getType());
     if (!bundle)
       return update.emitOpError(
@@ -111,8 +157,8 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
     if (layout.getSharding())
       return update.emitOpError()
              << "layout " << bundle.getLayout() << " is sharded already";
-    FailureOr<ProcessGroupOp> group = getGroup(symbols, layout.getLoc());
-    if (failed(group) || failed(shardLayout(layout, *group)))
+    ProcessGroupOp group = sharding->group;
+    if (failed(shardLayout(layout, *sharding)))
       return failure();
 
     OpBuilder builder(update);
@@ -120,13 +166,13 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
     grad.setType(BundleType::get(&getContext(), bundle.getLayout(),
                                  builder.getStringAttr(kWireRole)));
     auto mean =
-        ReduceScatterOp::create(builder, loc, grad, group->getSymName());
+        ReduceScatterOp::create(builder, loc, bundle, grad, group.getSymName());
     grad.replaceAllUsesExcept(mean, mean);
     builder.setInsertionPointAfter(update);
     Value weight = update.getUpdated().front();
     if (*layout.getSharding() != ShardingPolicy::None) {
       auto gather = AllGatherOp::create(builder, loc, weight.getType(), weight,
-                                        group->getSymName());
+                                        group.getSymName());
       weight.replaceAllUsesExcept(gather, gather);
     }
     function.setFunctionType(
@@ -135,7 +181,7 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
     return success();
   }
 
-  LogicalResult shardLayout(LayoutOp layout, ProcessGroupOp group) {
+  LogicalResult shardLayout(LayoutOp layout, Sharding sharding) {
     Builder builder(&getContext());
     StorageAttr f32 =
         StorageAttr::get(&getContext(), builder.getF32Type(), ScalingAttr());
@@ -152,29 +198,33 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
       formats.set(kWireRole, wire);
       formats.set(kGradRole, f32);
       storageClass.setFormatsAttr(formats.getDictionary(&getContext()));
-      remarkWire(storageClass, wire);
+      remarkWire(storageClass, wire, sharding);
     }
-    layout.setSharding(symbolizeShardingPolicy(policy));
-    layout.setGroup(group.getSymName());
+    layout.setSharding(sharding.policy);
+    layout.setGroup(sharding.group.getSymName());
     return success();
   }
 
   /// Says what one parameter of the model costs a rank on the wire.
-  void remarkWire(StorageClassOp storageClass, StorageAttr wire) {
+  static void remarkWire(StorageClassOp storageClass, StorageAttr wire,
+                         Sharding sharding) {
     StorageAttr weight = storageClass.getStorage(kWeightRole);
     auto bytesOf = [](StorageAttr storage) {
       return storage ? storage.getPayload().getIntOrFloatBitWidth() / 8.0 : 0.0;
     };
     // All to all: to each other rank what that one updates.
+    auto ranks = static_cast<double>(sharding.group.getRanks());
     double others = ranks - 1, share = others / ranks;
-    bool isReplicated = policy == "none";
+    bool isReplicated = sharding.policy == ShardingPolicy::None;
     remark::passed(
         storageClass.getLoc(),
         remark::RemarkOpts::name("Sharded").category("msamp-shard-step"))
         << llvm::formatv("class @{0}, {1} over {2} ranks: a rank sends {3:f2} "
                          "bytes a parameter of gradients in {4} and {5:f2} of "
                          "weights",
-                         storageClass.getSymName(), policy, ranks,
+                         storageClass.getSymName(),
+                         stringifyShardingPolicy(sharding.policy),
+                         sharding.group.getRanks(),
                          bytesOf(wire) * (isReplicated ? others : share),
                          wire.getPayload(),
                          isReplicated ? 0.0 : bytesOf(weight) * share)

@@ -36,7 +36,7 @@ msamp.layout @m sharding(flat over @dp) {
 msamp.layout @m {}
 func.func @f(%w: !msamp.bundle<@m, weight>) {
   // expected-error @below {{'msamp.all_gather' op is over group @dp, but layout @m is not sharded}}
-  %0 = msamp.all_gather %w over @dp : !msamp.bundle<@m, weight>
+  %0 = msamp.all_gather %w over @dp : !msamp.bundle<@m, weight> -> !msamp.bundle<@m, weight>
   return
 }
 
@@ -48,7 +48,7 @@ msamp.process_group @tp ranks(2)
 msamp.layout @m sharding(flat over @dp) {}
 func.func @f(%g: !msamp.bundle<@m, wire>) {
   // expected-error @below {{'msamp.reduce_scatter' op is over group @tp, but layout @m is sharded over @dp}}
-  %0 = msamp.reduce_scatter %g over @tp : !msamp.bundle<@m, wire>
+  %0 = msamp.reduce_scatter %g over @tp : !msamp.bundle<@m, wire> -> !msamp.bundle<@m, grad>
   return
 }
 
@@ -56,7 +56,7 @@ func.func @f(%g: !msamp.bundle<@m, wire>) {
 
 func.func @f(%g: !msamp.bundle<@m, wire>) {
   // expected-error @below {{'msamp.reduce_scatter' op layout @m is not defined}}
-  %0 = msamp.reduce_scatter %g over @dp : !msamp.bundle<@m, wire>
+  %0 = msamp.reduce_scatter %g over @dp : !msamp.bundle<@m, wire> -> !msamp.bundle<@m, grad>
   return
 }
 
@@ -66,7 +66,7 @@ msamp.process_group @dp ranks(2)
 msamp.layout @m sharding(flat over @dp) {}
 func.func @f(%g: !msamp.bundle<@m, grad>) {
   // expected-error @below {{'msamp.reduce_scatter' op takes '!msamp.bundle<@m, grad>', expected a bundle of "wire"}}
-  %0 = msamp.reduce_scatter %g over @dp : !msamp.bundle<@m, grad>
+  %0 = msamp.reduce_scatter %g over @dp : !msamp.bundle<@m, grad> -> !msamp.bundle<@m, grad>
   return
 }
 
@@ -76,7 +76,7 @@ msamp.process_group @dp ranks(2)
 msamp.layout @m sharding(flat over @dp) {}
 func.func @f(%w: !msamp.bundle<@m, wide>) {
   // expected-error @below {{'msamp.all_gather' op takes '!msamp.bundle<@m, wide>', expected a bundle that tensors store}}
-  %0 = msamp.all_gather %w over @dp : !msamp.bundle<@m, wide>
+  %0 = msamp.all_gather %w over @dp : !msamp.bundle<@m, wide> -> !msamp.bundle<@m, wide>
   return
 }
 
@@ -88,4 +88,60 @@ scalars(%step: i64) {
   msamp.yield
 } body(%param: f32, %grad: f32, %wire: f32) {
   msamp.yield %param, %wire : f32, f32
+}
+
+// -----
+
+func.func @f(%g: tensor<4xf32>) {
+  // expected-error @below {{'msamp.all_reduce' op group @dp is not defined}}
+  %0 = msamp.all_reduce %g over @dp : tensor<4xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+msamp.process_group @dp ranks(2)
+func.func @f(%g: tensor<4xf32>) {
+  // expected-error @below {{'msamp.all_reduce' op takes 'tensor<4xf32>' and gives 'tensor<2xf32>', of another shape}}
+  %0 = msamp.all_reduce %g over @dp : tensor<4xf32> -> tensor<2xf32>
+  return
+}
+
+// -----
+
+// expected-note @below {{group defined here}}
+msamp.process_group @dp ranks(3)
+func.func @f(%g: tensor<4x2xf32>) {
+  // expected-error @below {{'msamp.reduce_scatter' op has parts 'tensor<2x2xf32>' of 'tensor<4x2xf32>', expected dimension 0 in 3 equal parts}}
+  %0 = msamp.reduce_scatter %g over @dp : tensor<4x2xf32> -> tensor<2x2xf32>
+  return
+}
+
+// -----
+
+msamp.process_group @dp ranks(2)
+func.func @f(%w: tensor<2xf16>) {
+  // expected-error @below {{'msamp.all_gather' op takes 'tensor<2xf16>' and gives 'tensor<4xf32>', of another format}}
+  %0 = msamp.all_gather %w over @dp : tensor<2xf16> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+msamp.process_group @dp ranks(2)
+msamp.layout @m sharding(flat over @dp) {}
+func.func @f(%g: !msamp.bundle<@m, wire>) {
+  // expected-error @below {{'msamp.reduce_scatter' op takes '!msamp.bundle<@m, wire>' and gives 'tensor<4xf32>'; both are bundles, or none is}}
+  %0 = msamp.reduce_scatter %g over @dp : !msamp.bundle<@m, wire> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+msamp.process_group @dp ranks(2)
+msamp.layout @m sharding(flat over @dp) {}
+func.func @f(%g: !msamp.bundle<@m, wire>) {
+  // expected-error @below {{'msamp.reduce_scatter' op gives '!msamp.bundle<@m, weight>', expected '!msamp.bundle<@m, grad>'}}
+  %0 = msamp.reduce_scatter %g over @dp : !msamp.bundle<@m, wire> -> !msamp.bundle<@m, weight>
+  return
 }

@@ -23,10 +23,25 @@ msamp.layout @m sharding(fsdp2 over @dp) {
 // CHECK-LABEL: func.func @collectives
 // CHECK-SAME: (%[[W:.*]]: !msamp.bundle<@m, weight>, %[[G:.*]]: !msamp.bundle<@m, wire>)
 func.func @collectives(%w: !msamp.bundle<@m, weight>, %g: !msamp.bundle<@m, wire>) -> (!msamp.bundle<@m, grad>, !msamp.bundle<@m, weight>) {
-  // CHECK: %[[MEAN:.*]] = msamp.reduce_scatter %[[G]] over @dp : !msamp.bundle<@m, wire>
-  %0 = msamp.reduce_scatter %g over @dp : !msamp.bundle<@m, wire>
-  // CHECK: %[[WHOLE:.*]] = msamp.all_gather %[[W]] over @dp : !msamp.bundle<@m, weight>
-  %1 = msamp.all_gather %w over @dp : !msamp.bundle<@m, weight>
+  // CHECK: %[[MEAN:.*]] = msamp.reduce_scatter %[[G]] over @dp : !msamp.bundle<@m, wire> -> !msamp.bundle<@m, grad>
+  %0 = msamp.reduce_scatter %g over @dp : !msamp.bundle<@m, wire> -> !msamp.bundle<@m, grad>
+  // CHECK: %[[WHOLE:.*]] = msamp.all_gather %[[W]] over @dp : !msamp.bundle<@m, weight> -> !msamp.bundle<@m, weight>
+  %1 = msamp.all_gather %w over @dp : !msamp.bundle<@m, weight> -> !msamp.bundle<@m, weight>
   // CHECK: return %[[MEAN]], %[[WHOLE]] : !msamp.bundle<@m, grad>, !msamp.bundle<@m, weight>
   return %0, %1 : !msamp.bundle<@m, grad>, !msamp.bundle<@m, weight>
+}
+
+!whole = !msamp.scaled<8x4, #msamp.storage<f8E4M3FN, scaling = <per_tensor, current>>>
+!part = !msamp.scaled<2x4, #msamp.storage<f8E4M3FN, scaling = <per_tensor, current>>>
+
+// CHECK-LABEL: func.func @tensors
+// CHECK-SAME: (%[[G:.*]]: tensor<8x4xbf16>, %[[S:.*]]: !msamp.scaled<8x4, {{.*}}>, %[[P:.*]]: !msamp.scaled<2x4, {{.*}}>)
+func.func @tensors(%g: tensor<8x4xbf16>, %s: !whole, %p: !part) {
+  // CHECK: msamp.all_reduce %[[G]] over @dp : tensor<8x4xbf16> -> tensor<8x4xf32>
+  %0 = msamp.all_reduce %g over @dp : tensor<8x4xbf16> -> tensor<8x4xf32>
+  // CHECK: msamp.reduce_scatter %[[S]] over @dp : !msamp.scaled<8x4, {{.*}}> -> tensor<2x4xf32>
+  %1 = msamp.reduce_scatter %s over @dp : !whole -> tensor<2x4xf32>
+  // CHECK: msamp.all_gather %[[P]] over @dp : !msamp.scaled<2x4, {{.*}}> -> !msamp.scaled<8x4, {{.*}}>
+  %2 = msamp.all_gather %p over @dp : !part -> !whole
+  return
 }

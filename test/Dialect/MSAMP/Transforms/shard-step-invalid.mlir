@@ -21,11 +21,11 @@ func.func @computed(%w: !msamp.bundle<@m, weight>, %t: tensor<4xf32>) -> !msamp.
 
 // expected-note @below {{which this op has}}
 func.func private @dp()
-// expected-error @below {{a sharded step of 2 ranks needs the name @dp}}
 msamp.layout @m {
   msamp.storage_class @c {weight = #msamp.storage<f32>, grad = #msamp.storage<f32>}
 }
 func.func @step(%w: !msamp.bundle<@m, weight>, %g: !msamp.bundle<@m, grad>) -> !msamp.bundle<@m, weight> {
+  // expected-error @below {{a sharded step of 2 ranks needs the name @dp}}
   %0 = msamp.wrapped_update @plain weight(%w : !msamp.bundle<@m, weight>) grad(%g : !msamp.bundle<@m, grad>)
   return %0 : !msamp.bundle<@m, weight>
 }

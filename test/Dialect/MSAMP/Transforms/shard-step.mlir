@@ -36,9 +36,9 @@ scalars(%step: i64) {
 }
 // CHECK-LABEL: func.func @step
 // CHECK-SAME: (%[[W:.*]]: !msamp.bundle<@m, weight>, %[[G:.*]]: !msamp.bundle<@m, wire>)
-// CHECK-NEXT: %[[MEAN:.*]] = msamp.reduce_scatter %[[G]] over @dp : !msamp.bundle<@m, wire>
+// CHECK-NEXT: %[[MEAN:.*]] = msamp.reduce_scatter %[[G]] over @dp : !msamp.bundle<@m, wire> -> !msamp.bundle<@m, grad>
 // CHECK-NEXT: %[[NEW:.*]] = msamp.wrapped_update @plain weight(%[[W]] : !msamp.bundle<@m, weight>) grad(%[[MEAN]] : !msamp.bundle<@m, grad>)
-// CHECK-NEXT: %[[ALL:.*]] = msamp.all_gather %[[NEW]] over @dp : !msamp.bundle<@m, weight>
+// CHECK-NEXT: %[[ALL:.*]] = msamp.all_gather %[[NEW]] over @dp : !msamp.bundle<@m, weight> -> !msamp.bundle<@m, weight>
 // CHECK-NEXT: return %[[ALL]]
 // NONE-LABEL: func.func @step
 // NONE: msamp.reduce_scatter

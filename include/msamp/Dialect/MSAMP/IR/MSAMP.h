@@ -37,6 +37,10 @@ inline constexpr llvm::StringLiteral kGradRole = "grad";
 /// What ranks send of their gradients, in a sharded layout. The optimizer does
 /// not see it: its gradient is the mean.
 inline constexpr llvm::StringLiteral kWireRole = "wire";
+/// On a function of updates that ranks share, until msamp-shard-step: the
+/// policy, and the process group.
+inline constexpr llvm::StringLiteral kShardingAttr = "msamp.sharding";
+inline constexpr llvm::StringLiteral kGroupAttr = "msamp.group";
 
 /// Shape of a tensor or scaled tensor.
 ArrayRef<int64_t> getTensorShape(Type type);

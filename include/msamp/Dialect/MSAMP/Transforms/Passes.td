@@ -60,6 +60,22 @@ def InferStorage : Pass<"msamp-infer-storage", "::mlir::ModuleOp"> {
   ];
 }
 
+def LiftCollectives : Pass<"msamp-lift-collectives", "::mlir::ModuleOp"> {
+  let summary = "take a rank's step over parts of tensors to one over whole tensors";
+  let description = [{
+    Where gradients of one-tensor updates come from `msamp.all_reduce`, or from
+    `msamp.reduce_scatter` with weights that go to `msamp.all_gather`, updates take
+    the collectives' operands and give whole weights, and the function gets the
+    attributes `msamp.sharding` (`none` or `fsdp2`) and `msamp.group`, by which
+    msamp-shard-step brings it back to a rank's form. All updates of a function are
+    sharded alike; other collectives on tensors are refused.
+
+    Numerics: unchanged.
+    Postcondition: no collective on tensors is left.
+    (* example filepath=test/Dialect/MSAMP/Transforms/lift-collectives.mlir *)
+  }];
+}
+
 def ShardStep : Pass<"msamp-shard-step", "::mlir::ModuleOp"> {
   let summary = "bring a whole-model step to the form of one rank";
   let description = [{
@@ -68,14 +84,16 @@ def ShardStep : Pass<"msamp-shard-step", "::mlir::ModuleOp"> {
     be an argument of the function, becomes the rank's own ("wire") and reaches the
     update by `msamp.reduce_scatter`; the new weight leaves it by `msamp.all_gather`,
     unless every rank updates all of it. Gradients travel in the format that their
-    class has, or `grad-wire` for classes of narrow gradients.
+    class has, or `grad-wire` for classes of narrow gradients. A function that says
+    how it is sharded (see msamp-lift-collectives) needs no `policy`; without either
+    it stays as it is.
 
     Numerics: the gradient is the mean over ranks; see `msamp.reduce_scatter`.
-    Postcondition: every layout of an update is sharded.
+    Postcondition: every layout of an update is sharded, if there is a policy.
     (* example filepath=test/Dialect/MSAMP/Transforms/shard-step.mlir *)
   }];
   let options = [
-    Option<"policy", "policy", "std::string", /*default=*/"\"none\"",
+    Option<"policy", "policy", "std::string", /*default=*/"\"\"",
            "none, fsdp2, flat or tensor">,
     Option<"ranks", "ranks", "unsigned", /*default=*/"1", "Ranks of the group">,
     Option<"gradWire", "grad-wire", "std::string", /*default=*/"\"\"",

@@ -1,0 +1,19 @@
+// Upstream's grids and collectives become msamp's.
+// RUN: msamp-opt %s --convert-shard-to-msamp | FileCheck %s
+
+// CHECK: msamp.process_group @dp ranks(4)
+// CHECK-NOT: shard.
+shard.grid @dp(shape = 4)
+
+// CHECK-LABEL: func.func @f
+// CHECK-SAME: (%[[G:.*]]: tensor<8x4xbf16>, %[[W:.*]]: tensor<2x4xf16>)
+func.func @f(%g: tensor<8x4xbf16>, %w: tensor<2x4xf16>) -> (tensor<8x4xf32>, tensor<2x4xf32>, tensor<8x4xf16>) {
+  // CHECK-NEXT: %[[ALL:.*]] = msamp.all_reduce %[[G]] over @dp : tensor<8x4xbf16> -> tensor<8x4xf32>
+  %0 = shard.all_reduce %g on @dp grid_axes = [0] reduction = average : tensor<8x4xbf16> -> tensor<8x4xf32>
+  // CHECK-NEXT: %[[PART:.*]] = msamp.reduce_scatter %[[G]] over @dp : tensor<8x4xbf16> -> tensor<2x4xf32>
+  %1 = shard.reduce_scatter %g on @dp grid_axes = [0] reduction = average scatter_axis = 0 : tensor<8x4xbf16> -> tensor<2x4xf32>
+  // CHECK-NEXT: %[[WHOLE:.*]] = msamp.all_gather %[[W]] over @dp : tensor<2x4xf16> -> tensor<8x4xf16>
+  %2 = shard.all_gather %w on @dp grid_axes = [0] gather_axis = 0 : tensor<2x4xf16> -> tensor<8x4xf16>
+  // CHECK-NEXT: return %[[ALL]], %[[PART]], %[[WHOLE]]
+  return %0, %1, %2 : tensor<8x4xf32>, tensor<2x4xf32>, tensor<8x4xf16>
+}
