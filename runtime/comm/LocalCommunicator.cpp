@@ -57,7 +57,11 @@ public:
       (void)failLocked(own.message());
     MSAMP_RETURN_IF_ERROR(arrive(lock, rank, offers[rank].call,
                                  /*endsAtFailure=*/false));
-    return failure.empty() ? Status() : Status(StatusCode::Aborted, failure);
+    // Not what has failed since: others may be at their next call, or have
+    // left.
+    return failureAtMeeting.empty()
+               ? Status()
+               : Status(StatusCode::Aborted, failureAtMeeting);
   }
 
   /// A rank that is gone keeps nobody waiting.
@@ -105,6 +109,7 @@ private:
     hasArrived[rank] = true;
     if (++numArrived == size()) {
       numArrived = 0;
+      failureAtMeeting = failure;
       std::fill(hasArrived.begin(), hasArrived.end(), false);
       ++generation;
       wake.notify_all();
@@ -134,6 +139,7 @@ private:
   unsigned numArrived = 0;
   uint64_t generation = 0;
   std::string failure;
+  std::string failureAtMeeting; // when all had arrived last
 };
 
 class LocalCommunicator : public Communicator {

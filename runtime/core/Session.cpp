@@ -130,7 +130,6 @@ Memory &Session::memory() {
   return device ? device->memory() : hostMemory;
 }
 
-/// The address in `buffers` that `buffer` describes.
 Status Session::findTensor(const std::string &name, size_t &index) const {
   ptrdiff_t found = plan->findTensor(name);
   if (found < 0)

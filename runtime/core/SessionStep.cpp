@@ -89,6 +89,15 @@ Status Session::findStoredAmaxes(size_t index) {
   return {};
 }
 
+static Status unusableScalar(const Plan &plan, const PlanTensor &tensor,
+                             size_t scalar, float value, int64_t step) {
+  return invalidArgument(
+      "the hyper-parameters of group '" + plan.groups[tensor.group].name +
+      "' make scalar " + std::to_string(scalar) + " of optimizer '" +
+      plan.optimizer + "' " + std::to_string(value) + " at step " +
+      std::to_string(step) + " of tensor '" + tensor.name + "'");
+}
+
 Status Session::prepareTask(size_t index, double gradScale) {
   const PlanTensor &tensor = plan->tensors[index];
   TensorState &state = states[index];

@@ -21,15 +21,6 @@ inline Status corruptStep(const PlanTensor &tensor, int64_t value) {
                   std::to_string(value) + ", expected 0 or more");
 }
 
-inline Status unusableScalar(const Plan &plan, const PlanTensor &tensor,
-                             size_t scalar, float value, int64_t step) {
-  return invalidArgument(
-      "the hyper-parameters of group '" + plan.groups[tensor.group].name +
-      "' make scalar " + std::to_string(scalar) + " of optimizer '" +
-      plan.optimizer + "' " + std::to_string(value) + " at step " +
-      std::to_string(step) + " of tensor '" + tensor.name + "'");
-}
-
 inline Status unusableGradScale(double gradScale) {
   return invalidArgument("grad_scale is " + std::to_string(gradScale) +
                          ", expected a positive number");

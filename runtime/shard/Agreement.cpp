@@ -52,7 +52,9 @@ Facts describeTensor(const Plan &plan, size_t index) {
   for (int64_t size : tensor.wholeShape)
     shape += (shape.empty() ? "" : ",") + std::to_string(size);
   const std::string subject = "tensor '" + tensor.name + "'";
-  Facts facts = {{"tensor " + std::to_string(index), "'" + tensor.name + "'"},
+  // Another optimizer has other states, in all tensors.
+  Facts facts = {{"the optimizer", plan.optimizer},
+                 {"tensor " + std::to_string(index), "'" + tensor.name + "'"},
                  {"the shape of " + subject, "[" + shape + "]"},
                  {"the group of " + subject, plan.groups[tensor.group].name}};
   for (size_t role = 0; role < plan.roles.size(); ++role)
@@ -66,7 +68,7 @@ Facts describeTensor(const Plan &plan, size_t index) {
 /// What is not of one tensor. The last of it differs for certain.
 Facts describeRest(const Plan &plan) {
   return {{"the number of tensors", std::to_string(plan.tensors.size())},
-          {"the optimizer", plan.optimizer},
+          {"the optimizer", plan.optimizer}, // where there are no tensors
           {"the sharding",
            plan::kShardingNames[static_cast<size_t>(plan.sharding->policy)]},
           {"the schedule", plan.schedule},
@@ -87,7 +89,7 @@ Status differs(unsigned rank, const std::vector<Text> &texts) {
   std::string subject, expected, ignored, found;
   while (std::getline(first, subject) && std::getline(first, expected) &&
          std::getline(other, ignored) && std::getline(other, found))
-    if (found != expected)
+    if (found != expected || ignored != subject)
       return invalidArgument(name(rank) +
                              " has another plan than rank 0: " + subject +
                              " is " + found + ", but on rank 0 " + expected);

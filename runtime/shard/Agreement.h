@@ -1,6 +1,6 @@
 // What ranks make sure of before the first collective, and before each step of
 // theirs on the host. Every rank calls these functions alike, and where they
-// fail, they fail on all ranks with the same message.
+// fail, they fail on all ranks.
 
 #ifndef MSAMP_RT_SHARD_AGREEMENT_H
 #define MSAMP_RT_SHARD_AGREEMENT_H

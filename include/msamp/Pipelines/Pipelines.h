@@ -10,7 +10,8 @@
 
 namespace mlir::msamp {
 
-/// How a step is sharded; see msamp-shard-step. Empty: not at all.
+/// How a step is sharded; see msamp-shard-step. Empty: as a graph with
+/// collectives says, or not at all.
 template <typename Derived>
 struct ShardingOptions : PassPipelineOptions<Derived> {
   template <typename T>

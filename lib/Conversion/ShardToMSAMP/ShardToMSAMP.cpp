@@ -102,6 +102,9 @@ struct ConvertShardToMSAMP
     if (auto gather = dyn_cast<shard::AllGatherOp>(op)) {
       if (failed(checkCollective(gather, gather.getGatherAxis())))
         return failure();
+      if (!isFloats(gather.getInput().getType()))
+        return op->emitOpError() << "gathers " << gather.getInput().getType()
+                                 << "; weights are tensors of f32, f16 or bf16";
       replace<AllGatherOp>(op, gather.getInput(), gather.getGrid());
       return success();
     }
@@ -109,12 +112,16 @@ struct ConvertShardToMSAMP
                            "and all_gather have");
   }
 
+  static bool isFloats(Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    return tensor &&
+           isa<Float32Type, Float16Type, BFloat16Type>(tensor.getElementType());
+  }
+
   /// Means are f32, of tensors of f32, f16 or bf16.
   static LogicalResult checkMean(Operation *op, Value input) {
-    auto from = dyn_cast<RankedTensorType>(input.getType());
     auto to = dyn_cast<RankedTensorType>(op->getResult(0).getType());
-    if (from && to && to.getElementType().isF32() &&
-        isa<Float32Type, Float16Type, BFloat16Type>(from.getElementType()))
+    if (isFloats(input.getType()) && to && to.getElementType().isF32())
       return success();
     return op->emitOpError()
            << "takes " << input.getType() << " to "

@@ -53,3 +53,12 @@ func.func @f(%w: tensor<4xf32>) -> tensor<4xf32> {
   %0 = shard.broadcast %w on @dp grid_axes = [0] root = [0] : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
+
+// -----
+
+shard.grid @dp(shape = 2)
+func.func @f(%w: tensor<2xi32>) -> tensor<4xi32> {
+  // expected-error @below {{'shard.all_gather' op gathers 'tensor<2xi32>'; weights are tensors of f32, f16 or bf16}}
+  %0 = shard.all_gather %w on @dp grid_axes = [0] gather_axis = 0 : tensor<2xi32> -> tensor<4xi32>
+  return %0 : tensor<4xi32>
+}

@@ -6,12 +6,15 @@
 // RUN: %python %S/Inputs/make-ranks.py %utils %t/m 2 3 f32 a:4,8 b:6
 // RUN: msamp-compile %s -o %t/graph
 // RUN: msamp-plan-dump %t/graph | FileCheck %s --check-prefix=PLAN
-// RUN: sed -e '/shard\./d' -e 's/<2x8/<4x8/g; s/tensor<3x/tensor<6x/g; s/%meana/%ga/g; s/%meanb/%gb/g; s/return %alla/return %0#0/; s/%allb/%1#0/' -e 's/tensor<4x8xf32>)$/tensor<4x8xf32>)/' %s > %t/whole.mlir
+// RUN: sed -e '/shard\./d' -e 's/<2x8/<4x8/g; s/tensor<3x/tensor<6x/g; s/%meana/%ga/g; s/%meanb/%gb/g; s/return %alla/return %0#0/; s/%allb/%1#0/' %s > %t/whole.mlir
 // RUN: msamp-compile %t/whole.mlir --shard=fsdp2 --ranks=2 -o %t/whole
 // RUN: sh -c 'for plan in graph whole; do msamp-run %t/$plan --params %t/m.params --grads "%t/m.g{step}.r{rank}" --save %t/$plan.out || exit 1; done' | FileCheck %s
 // RUN: cmp %t/graph.out %t/whole.out
 // PLAN: sharded fsdp2 over 2 ranks
 // CHECK-COUNT-2: 2 tensors, 38 parameters; 3 steps, 0 skipped
+// RUN: msamp-compile %s --shard=fsdp2 --ranks=2 --collectives=separate -o %t/separate
+// RUN: msamp-plan-dump %t/separate | FileCheck %s --check-prefix=SEPARATE
+// SEPARATE: sharded fsdp2 over 2 ranks, separate collectives
 // RUN: not msamp-compile %s --shard=flat --ranks=2 -o %t/no 2>&1 | FileCheck %s --check-prefix=POLICY
 // POLICY: error: 'msamp.wrapped_update' op is to be sharded flat over 2 ranks, but its function is sharded fsdp2 over 2
 

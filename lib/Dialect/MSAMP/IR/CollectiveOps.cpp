@@ -8,10 +8,10 @@ using namespace mlir;
 using namespace mlir::msamp;
 
 LogicalResult ProcessGroupOp::verify() {
-  if (static_cast<int64_t>(getRanks()) < 1) // C1
-    return emitOpError() << "@" << getSymName() << " has "
-                         << static_cast<int64_t>(getRanks())
-                         << " ranks, expected 1 or more";
+  auto ranks = static_cast<int64_t>(getRanks());
+  if (ranks < 1 || ranks > 65536) // C1
+    return emitOpError() << "@" << getSymName() << " has " << ranks
+                         << " ranks, expected 1 to 65536";
   return success();
 }
 
@@ -63,7 +63,9 @@ static LogicalResult verifyParts(Operation *op, Type whole, Type part,
   ArrayRef<int64_t> partShape = getTensorShape(part);
   auto ranks = static_cast<int64_t>(group.getRanks());
   if (!wholeShape.empty() && wholeShape.size() == partShape.size() &&
-      wholeShape.front() == partShape.front() * ranks &&
+      !ShapedType::isDynamicShape(wholeShape) &&
+      wholeShape.front() % ranks == 0 &&
+      wholeShape.front() / ranks == partShape.front() &&
       wholeShape.drop_front() == partShape.drop_front())
     return success();
   InFlightDiagnostic diagnostic = op->emitOpError()

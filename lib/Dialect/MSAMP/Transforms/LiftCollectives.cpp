@@ -1,6 +1,7 @@
 // Updates of a rank's parts of tensors, between collectives, to updates of
-// whole tensors. Before: the gradient of an update is the mean over ranks by a
-// collective on
+// whole tensors.
+//
+// Before: the gradient of an update is the mean over ranks by a collective on
 //         tensors; what it updates is whole on every rank (all_reduce), or the
 //         rank's part (reduce_scatter), of which weights are gathered.
 // After:  a whole-model step, whose function says how it was sharded:
@@ -19,11 +20,14 @@ namespace mlir::msamp {
 using namespace mlir;
 using namespace mlir::msamp;
 
-/// How the gradient of an update is reduced.
+/// How `collective` on tensors reduces the gradient of an update.
 static std::optional<ShardingPolicy> getPolicy(Operation *collective) {
-  if (isa_and_nonnull<AllReduceOp>(collective))
+  if (!collective || collective->getNumOperands() == 0 ||
+      isa<BundleType>(collective->getOperand(0).getType()))
+    return std::nullopt;
+  if (isa<AllReduceOp>(collective))
     return ShardingPolicy::None;
-  if (isa_and_nonnull<ReduceScatterOp>(collective))
+  if (isa<ReduceScatterOp>(collective))
     return ShardingPolicy::FSDP2;
   return std::nullopt;
 }
@@ -50,10 +54,7 @@ struct LiftCollectives
 
   LogicalResult lift(func::FuncOp function, SymbolTable &symbols) {
     SmallVector<WrappedUpdateOp> updates;
-    function.walk([&](WrappedUpdateOp update) {
-      if (!update.isBundled())
-        updates.push_back(update);
-    });
+    function.walk([&](WrappedUpdateOp update) { updates.push_back(update); });
     Operation *first = nullptr;
     for (WrappedUpdateOp update : updates)
       if (Operation *collective = update.getGrad().getDefiningOp();
@@ -63,7 +64,24 @@ struct LiftCollectives
       for (WrappedUpdateOp update : updates)
         if (failed(check(update, first)))
           return failure();
+      if (!function.getBody().hasOneBlock())
+        return function.emitOpError()
+               << "@" << function.getSymName()
+               << " has branches; a rank's step between collectives on tensors "
+                  "is straight";
       ShardingPolicy policy = *getPolicy(first);
+      std::optional<SymbolTable::UseRange> uses =
+          SymbolTable::getSymbolUses(function, getOperation());
+      if (policy == ShardingPolicy::FSDP2 && uses && !uses->empty()) {
+        InFlightDiagnostic diagnostic =
+            function.emitOpError()
+            << "@" << function.getSymName()
+            << " takes a rank's parts of tensors from a caller, who would have "
+               "to give whole ones";
+        diagnostic.attachNote(uses->begin()->getUser()->getLoc())
+            << "called here";
+        return diagnostic;
+      }
       auto name = first->getAttrOfType<FlatSymbolRefAttr>("group");
       auto group = symbols.lookup<ProcessGroupOp>(name.getValue());
       for (WrappedUpdateOp update : updates)
@@ -71,7 +89,7 @@ struct LiftCollectives
           return failure();
       function.setFunctionType(FunctionType::get(
           &getContext(), function.getBody().getArgumentTypes(),
-          function.getBody().back().getTerminator()->getOperandTypes()));
+          function.getBody().front().getTerminator()->getOperandTypes()));
       function->setAttr(kShardingAttr,
                         ShardingPolicyAttr::get(&getContext(), policy));
       function->setAttr(kGroupAttr, name);
@@ -110,8 +128,7 @@ struct LiftCollectives
     if (!collective->hasOneUse())
       return collective->emitOpError(
           "has other users than an update; the mean is nowhere else");
-    if (policy == ShardingPolicy::FSDP2 &&
-        failed(widen(update, static_cast<int64_t>(group.getRanks()))))
+    if (policy == ShardingPolicy::FSDP2 && failed(widen(update, group)))
       return failure();
     update.getGradMutable().assign(collective->getOperand(0));
     collective->erase();
@@ -119,7 +136,8 @@ struct LiftCollectives
   }
 
   /// From a rank's part to the whole tensor.
-  static LogicalResult widen(WrappedUpdateOp update, int64_t ranks) {
+  static LogicalResult widen(WrappedUpdateOp update, ProcessGroupOp group) {
+    auto ranks = static_cast<int64_t>(group.getRanks());
     for (OpOperand &operand : update->getOpOperands()) {
       Value value = operand.get();
       if (value == update.getGrad())
@@ -131,6 +149,13 @@ struct LiftCollectives
                << "has an operand of type " << value.getType()
                << " that is no argument of the function, which it alone uses: "
                   "only those can be taken from a rank's part to the whole";
+      if (isa<BundleType>(value.getType()) ||
+          getTensorShape(value.getType()) !=
+              cast<RankedTensorType>(update.getGrad().getType()).getShape())
+        return update.emitOpError()
+               << "has an operand of type " << value.getType()
+               << ", which is not of the shape of its gradient, "
+               << update.getGrad().getType();
       argument.setType(getWhole(argument.getType(), ranks));
     }
     for (OpResult result : update->getResults())
@@ -142,6 +167,15 @@ struct LiftCollectives
         InFlightDiagnostic diagnostic = update.emitOpError(
             "gives a rank's part of a weight that is not gathered");
         diagnostic.attachNote(user->getLoc()) << "but used here";
+        return diagnostic;
+      }
+      if (gather.getGroup() != group.getSymName()) {
+        InFlightDiagnostic diagnostic =
+            gather.emitOpError()
+            << "is over group @" << gather.getGroup()
+            << ", but the gradient of this weight is reduced over @"
+            << group.getSymName();
+        diagnostic.attachNote(update.getLoc()) << "weight updated here";
         return diagnostic;
       }
       gather.getResult().replaceAllUsesWith(weight);

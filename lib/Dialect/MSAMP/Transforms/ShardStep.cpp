@@ -74,8 +74,16 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
         return failure();
       return Sharding{*asked, *group};
     }
-    auto group = symbols.lookup<ProcessGroupOp>(
-        function->getAttrOfType<FlatSymbolRefAttr>(kGroupAttr).getValue());
+    auto name = function->getAttrOfType<FlatSymbolRefAttr>(kGroupAttr);
+    auto group = name ? symbols.lookup<ProcessGroupOp>(name.getValue())
+                      : ProcessGroupOp();
+    if (!group)
+      return function.emitOpError()
+             << "@" << function.getSymName() << " has the attribute "
+             << kShardingAttr << ", but " << kGroupAttr
+             << " names no process group";
+    if (getKind() != CollectiveKind::Auto && !group.getCollectives())
+      group.setCollectives(getKind());
     if (asked && (*asked != own.getValue() || group.getRanks() != ranks)) {
       InFlightDiagnostic diagnostic = update.emitOpError()
                                       << "is to be sharded " << policy
@@ -83,6 +91,14 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
                                       << " ranks, but its function is sharded "
                                       << stringifyShardingPolicy(own.getValue())
                                       << " over " << group.getRanks();
+      diagnostic.attachNote(group.getLoc()) << "group defined here";
+      return diagnostic;
+    }
+    if (getKind() != CollectiveKind::Auto &&
+        group.getCollectives() != getKind()) {
+      InFlightDiagnostic diagnostic =
+          update.emitOpError() << "is to have " << collectives.getValue()
+                               << " collectives, but its group has others";
       diagnostic.attachNote(group.getLoc()) << "group defined here";
       return diagnostic;
     }

@@ -1,13 +1,28 @@
 // What verifiers of groups, sharded layouts and collectives say.
 // RUN: msamp-opt %s --split-input-file --verify-diagnostics
 
-// expected-error @below {{'msamp.process_group' op @dp has 0 ranks, expected 1 or more}}
+// expected-error @below {{'msamp.process_group' op @dp has 0 ranks, expected 1 to 65536}}
 msamp.process_group @dp ranks(0)
 
 // -----
 
-// expected-error @below {{'msamp.process_group' op @dp has -2 ranks, expected 1 or more}}
+// expected-error @below {{'msamp.process_group' op @dp has -2 ranks, expected 1 to 65536}}
 msamp.process_group @dp ranks(-2)
+
+// -----
+
+// expected-error @below {{'msamp.process_group' op @dp has 4294967298 ranks, expected 1 to 65536}}
+msamp.process_group @dp ranks(4294967298)
+
+// -----
+
+// expected-note @below {{group defined here}}
+msamp.process_group @dp ranks(1)
+func.func @f(%g: tensor<?xf32>) {
+  // expected-error @below {{'msamp.reduce_scatter' op has parts 'tensor<?xf32>' of 'tensor<?xf32>', expected dimension 0 in 1 equal parts}}
+  %0 = msamp.reduce_scatter %g over @dp : tensor<?xf32> -> tensor<?xf32>
+  return
+}
 
 // -----
 

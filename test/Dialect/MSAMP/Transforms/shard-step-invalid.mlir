@@ -40,3 +40,29 @@ func.func @step(%w: !msamp.bundle<@m, weight>, %g: !msamp.bundle<@m, grad>) -> !
   %0 = msamp.wrapped_update @plain weight(%w : !msamp.bundle<@m, weight>) grad(%g : !msamp.bundle<@m, grad>)
   return %0 : !msamp.bundle<@m, weight>
 }
+
+// -----
+
+msamp.layout @m {
+  msamp.storage_class @c {weight = #msamp.storage<f32>, grad = #msamp.storage<f32>}
+}
+// expected-error @below {{'func.func' op @step has the attribute msamp.sharding, but msamp.group names no process group}}
+func.func @step(%w: !msamp.bundle<@m, weight>, %g: !msamp.bundle<@m, grad>) -> !msamp.bundle<@m, weight>
+    attributes {msamp.sharding = #msamp.sharding_policy<flat>, msamp.group = @missing} {
+  %0 = msamp.wrapped_update @plain weight(%w : !msamp.bundle<@m, weight>) grad(%g : !msamp.bundle<@m, grad>)
+  return %0 : !msamp.bundle<@m, weight>
+}
+
+// -----
+
+// expected-note @below {{group defined here}}
+msamp.process_group @dp ranks(4)
+msamp.layout @m {
+  msamp.storage_class @c {weight = #msamp.storage<f32>, grad = #msamp.storage<f32>}
+}
+func.func @step(%w: !msamp.bundle<@m, weight>, %g: !msamp.bundle<@m, grad>) -> !msamp.bundle<@m, weight>
+    attributes {msamp.sharding = #msamp.sharding_policy<flat>, msamp.group = @dp} {
+  // expected-error @below {{'msamp.wrapped_update' op is to be sharded flat over 2 ranks, but its function is sharded flat over 4}}
+  %0 = msamp.wrapped_update @plain weight(%w : !msamp.bundle<@m, weight>) grad(%g : !msamp.bundle<@m, grad>)
+  return %0 : !msamp.bundle<@m, weight>
+}

@@ -19,7 +19,7 @@ def MSAMP_ProcessGroupOp : MSAMP_Op<"process_group", [Symbol]> {
     default, fused where every rank reaches the memory of all others, which is known
     when they meet. The bits are the same.
 
-    * (C1) there is at least one rank
+    * (C1) there are 1 to 65536 ranks
 
     ```mlir
     msamp.process_group @dp ranks(4) collectives(fused)
@@ -34,10 +34,6 @@ def MSAMP_ProcessGroupOp : MSAMP_Op<"process_group", [Symbol]> {
   let hasVerifier = 1;
 }
 
-/// A gradient as it travels, and what a rank has of a tensor.
-def MSAMP_Travelling
-    : AnyTypeOf<[RankedTensorOf<[F32, F16, BF16]>, MSAMP_Scaled, MSAMP_Bundle]>;
-
 class MSAMP_CollectiveOp<string name, Type inputType, Type resultType>
     : MSAMP_Op<name, [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let arguments = (ins inputType:$input, FlatSymbolRefAttr:$group);
@@ -47,7 +43,7 @@ class MSAMP_CollectiveOp<string name, Type inputType, Type resultType>
 }
 
 def MSAMP_ReduceScatterOp
-    : MSAMP_CollectiveOp<"reduce_scatter", MSAMP_Travelling, MSAMP_Wide> {
+    : MSAMP_CollectiveOp<"reduce_scatter", MSAMP_Updatable, MSAMP_Wide> {
   let summary = "mean over ranks of their gradients, where it is updated";
   let description = [{
     Takes every rank's own gradients of whole tensors, as they travel, and gives each
@@ -63,8 +59,8 @@ def MSAMP_ReduceScatterOp
 
     * (C1) `group` is defined; of bundles it is that of the layout's sharding
     * (C2) bundles: `input` is "wire", `result` is the layout's "grad"
-    * (C3) tensors: dimension 0 of `input` is that of `result` times the ranks, the
-      others are equal; `result` is f32
+    * (C3) tensors: shapes are static, dimension 0 of `input` is that of `result`
+      times the ranks, the others are equal; `result` is f32
 
     `msamp-lift-collectives` takes the tensor form to a step of whole tensors.
 
@@ -95,15 +91,15 @@ def MSAMP_AllReduceOp
 }
 
 def MSAMP_AllGatherOp
-    : MSAMP_CollectiveOp<"all_gather", MSAMP_Travelling, MSAMP_Travelling> {
+    : MSAMP_CollectiveOp<"all_gather", MSAMP_Updatable, MSAMP_Updatable> {
   let summary = "whole tensors on every rank, from what each updated";
   let description = [{
     Payloads travel as they are stored: every rank has the scales already.
 
     * (C1) `group` is defined; of bundles it is that of the layout's sharding
     * (C2) bundles: `input` and `result` have one type, of a role
-    * (C3) tensors: dimension 0 of `result` is that of `input` times the ranks, the
-      others are equal, and so are the formats
+    * (C3) tensors: shapes are static, dimension 0 of `result` is that of `input`
+      times the ranks, the others are equal, and so are the formats
 
     ```mlir
     %whole = msamp.all_gather %part over @dp : tensor<2x4xbf16> -> tensor<8x4xbf16>

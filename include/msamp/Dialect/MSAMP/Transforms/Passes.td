@@ -99,7 +99,7 @@ def ShardStep : Pass<"msamp-shard-step", "::mlir::ModuleOp"> {
     Option<"gradWire", "grad-wire", "std::string", /*default=*/"\"\"",
            "Format in which narrow gradients travel: e4m3, e5m2, bf16 or f32">,
     Option<"collectives", "collectives", "std::string", /*default=*/"\"auto\"",
-           "auto or separate">
+           "auto, separate or fused">
   ];
 }
 
