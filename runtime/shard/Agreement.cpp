@@ -49,8 +49,10 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 Facts describeTensor(const Plan &plan, size_t index) {
   const PlanTensor &tensor = plan.tensors[index];
   std::string shape;
-  for (int64_t size : tensor.wholeShape)
-    shape += (shape.empty() ? "" : ",") + std::to_string(size);
+  for (int64_t size : tensor.wholeShape) {
+    shape += shape.empty() ? "" : ",";
+    shape += std::to_string(size);
+  }
   const std::string subject = "tensor '" + tensor.name + "'";
   // Another optimizer has other states, in all tensors.
   Facts facts = {{"the optimizer", plan.optimizer},
@@ -86,10 +88,10 @@ Text toText(const Facts &facts) {
 /// The first fact in which `rank`'s plan differs from rank 0's, as an error.
 Status differs(unsigned rank, const std::vector<Text> &texts) {
   std::istringstream first(texts[0].data), other(texts[rank].data);
-  std::string subject, expected, ignored, found;
+  std::string subject, expected, otherSubject, found;
   while (std::getline(first, subject) && std::getline(first, expected) &&
-         std::getline(other, ignored) && std::getline(other, found))
-    if (found != expected || ignored != subject)
+         std::getline(other, otherSubject) && std::getline(other, found))
+    if (found != expected || otherSubject != subject)
       return invalidArgument(name(rank) +
                              " has another plan than rank 0: " + subject +
                              " is " + found + ", but on rank 0 " + expected);
