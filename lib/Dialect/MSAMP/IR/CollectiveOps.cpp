@@ -15,15 +15,6 @@ LogicalResult ProcessGroupOp::verify() {
   return success();
 }
 
-/// Shape and format of a tensor.
-static StorageAttr getStorage(Type type) {
-  if (auto scaled = dyn_cast<ScaledType>(type))
-    return scaled.getStorage();
-  return StorageAttr::get(type.getContext(),
-                          cast<RankedTensorType>(type).getElementType(),
-                          ScalingAttr());
-}
-
 /// C1.
 static FailureOr<ProcessGroupOp> findGroup(Operation *op,
                                            FlatSymbolRefAttr name,
@@ -120,7 +111,7 @@ LogicalResult AllGatherOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return refuseMixture(*this, input, result);
   auto bundle = dyn_cast<BundleType>(input);
   if (!bundle) {
-    if (getStorage(input) != getStorage(result)) // C3
+    if (getTensorStorage(input) != getTensorStorage(result)) // C3
       return emitOpError() << "takes " << input << " and gives " << result
                            << ", of another format";
     FailureOr<ProcessGroupOp> group = findGroup(*this, getGroupAttr(), symbols);

@@ -25,6 +25,14 @@ ArrayRef<int64_t> mlir::msamp::getTensorShape(Type type) {
   return cast<RankedTensorType>(type).getShape();
 }
 
+StorageAttr mlir::msamp::getTensorStorage(Type type) {
+  if (auto scaled = dyn_cast<ScaledType>(type))
+    return scaled.getStorage();
+  return StorageAttr::get(type.getContext(),
+                          cast<RankedTensorType>(type).getElementType(),
+                          ScalingAttr());
+}
+
 //===----------------------------------------------------------------------===//
 // ScaledType: <4x8, #msamp.storage<...>>
 //===----------------------------------------------------------------------===//

@@ -19,15 +19,6 @@ namespace mlir::msamp {
 using namespace mlir;
 using namespace mlir::msamp;
 
-/// Format of an operand of a one-tensor update.
-static StorageAttr getStorageOf(Type type) {
-  if (auto scaled = dyn_cast<ScaledType>(type))
-    return scaled.getStorage();
-  return StorageAttr::get(type.getContext(),
-                          cast<RankedTensorType>(type).getElementType(),
-                          ScalingAttr());
-}
-
 /// Whether two updates can share one bundle update.
 static bool canPack(WrappedUpdateOp first, WrappedUpdateOp second) {
   auto sameRegion = [](Region &left, Region &right) {
@@ -124,14 +115,14 @@ struct PackUpdates : public mlir::msamp::impl::PackUpdatesBase<PackUpdates> {
         return diagnostic;
       }
       NamedAttrList formats;
-      formats.set(kWeightRole, getStorageOf(update.getWeight().getType()));
-      formats.set(kGradRole, getStorageOf(update.getGrad().getType()));
+      formats.set(kWeightRole, getTensorStorage(update.getWeight().getType()));
+      formats.set(kGradRole, getTensorStorage(update.getGrad().getType()));
       if (Value master = update.getMasterWeight())
-        formats.set(kMasterWeightRole, getStorageOf(master.getType()));
+        formats.set(kMasterWeightRole, getTensorStorage(master.getType()));
       for (auto [state, value] :
            llvm::zip(optimizer.getStates().getAsRange<StateAttr>(),
                      update.getStates()))
-        formats.set(state.getName(), getStorageOf(value.getType()));
+        formats.set(state.getName(), getTensorStorage(value.getType()));
       DictionaryAttr dictionary = formats.getDictionary(&getContext());
       StringAttr &className = classes[dictionary];
       if (!className) {

@@ -44,6 +44,8 @@ inline constexpr llvm::StringLiteral kGroupAttr = "msamp.group";
 
 /// Shape of a tensor or scaled tensor.
 ArrayRef<int64_t> getTensorShape(Type type);
+/// Format of a tensor or scaled tensor.
+StorageAttr getTensorStorage(Type type);
 
 /// Succeeds if `op` may appear in an optimizer or wrapper region, elementwise
 /// or per tensor; otherwise reports an error that names it.
