@@ -50,7 +50,7 @@ public:
                 {traits.hasFma, /*hasVectors=*/true, /*alignment=*/0,
                  /*addCount=*/nullptr, /*expand=*/nullptr,
                  [this](Value radicand) { return approximateRoot(radicand); },
-                 /*permute=*/nullptr}) {}
+                 /*alsoStore=*/nullptr, /*permute=*/nullptr}) {}
 
   void run() {
     Block *entry = function.addEntryBlock(builder);

@@ -96,6 +96,43 @@ DEVICE uint64_t sumOverWarp(uint64_t value) {
   return value;
 }
 
+/// Neighbouring lanes that work on one tensor together: about as many as it has
+/// roles, which so wait for memory at the same time.
+constexpr uint32_t kTeam = 8;
+
+DEVICE uint32_t memberIndex() { return laneIndex() % kTeam; }
+DEVICE uint32_t membersOfTeam() {
+  return ((1u << kTeam) - 1) << (laneIndex() / kTeam * kTeam);
+}
+/// After it, members see what other members wrote.
+DEVICE void teamBarrier() {
+  asm volatile("bar.warp.sync %0;" ::"r"(membersOfTeam()) : "memory");
+}
+DEVICE bool isAnyMember(bool condition) {
+  uint32_t found;
+  asm volatile("{\n\t.reg .pred own, any;\n\t"
+               "setp.ne.u32 own, %1, 0;\n\t"
+               "vote.sync.any.pred any, own, %2;\n\t"
+               "selp.u32 %0, 1, 0, any;\n\t}"
+               : "=r"(found)
+               : "r"(static_cast<uint32_t>(condition)), "r"(membersOfTeam()));
+  return found != 0;
+}
+DEVICE uint64_t sumOverTeam(uint64_t value) {
+  auto fromOther = [&](uint32_t word, uint32_t mask) {
+    asm volatile("shfl.sync.bfly.b32 %0, %0, %1, 31, %2;"
+                 : "+r"(word)
+                 : "r"(mask), "r"(membersOfTeam()));
+    return word;
+  };
+  for (uint32_t mask = kTeam / 2; mask != 0; mask /= 2) {
+    uint32_t low = fromOther(static_cast<uint32_t>(value), mask);
+    uint32_t high = fromOther(static_cast<uint32_t>(value >> 32), mask);
+    value += (static_cast<uint64_t>(high) << 32) | low;
+  }
+  return value;
+}
+
 /// Waits for all blocks. The first block turns the topmost bit once all others
 /// have added one, so the word is ready for the next barrier, and for the next
 /// launch, by itself.

@@ -116,8 +116,9 @@ DEVICE void agreeOnGradient(DeviceStep *step, uint32_t index) {
   }
 }
 
-/// Scales of all ranks' gradients, and what follows from them for their mean.
-DEVICE void agreeOnTensor(DeviceStep *step, uint32_t tensor, double gradScale) {
+/// Scales of all ranks' gradients, and what follows from them for their mean;
+/// by one member. Returns whether that asks for a sweep.
+DEVICE bool agreeOnTensor(DeviceStep *step, uint32_t tensor, double gradScale) {
   DeviceTensor &row = tensorRow(step, tensor);
   const Storage &wire =
       pointer<Storage>(groupOf(step)->wires)[row.storage_class];
@@ -143,8 +144,8 @@ DEVICE void agreeOnTensor(DeviceStep *step, uint32_t tensor, double gradScale) {
       floatOf(magnitudeBits(largestMean(wire, largestScale, msamp_num_ranks()) *
                             withoutScale)),
       withoutScale, gradScale);
-  if (row.sweep == static_cast<uint32_t>(Phase::Scalars))
-    setSweep(step, row, needed);
+  return row.sweep == static_cast<uint32_t>(Phase::Scalars) &&
+         setSweep(step, row, needed);
 }
 
 /// Shows the amax of this rank's own gradient of a tensor of the plan.
@@ -158,22 +159,24 @@ DEVICE void showLook(DeviceStep *step, uint32_t tensor) {
       found;
 }
 
-/// Shows this rank's results of a tensor.
+/// Shows this rank's results of a tensor; by a team.
 DEVICE void showResults(DeviceStep *step, uint32_t tensor, DevicePart part) {
   const uint64_t *results = msamp_results(step, tensor);
   uint64_t *shown = shownResults(step, groupOf(step)->rank, part,
                                  tensorRow(step, tensor).index);
-  for (uint32_t index = 0; index < numResults(step->num_roles); ++index)
+  for (uint32_t index = memberIndex(); index < numResults(step->num_roles);
+       index += kTeam)
     shown[index] = results[index];
 }
 
-/// Makes results those of all ranks. Ranks that all do all of the work find the
-/// same.
+/// Makes results those of all ranks; by a team. Ranks that all do all of the
+/// work find the same.
 DEVICE void combineResults(DeviceStep *step, uint32_t tensor, DevicePart part) {
   if (!groupOf(step)->is_split)
     return;
   uint64_t *results = msamp_results(step, tensor);
-  for (uint32_t index = 0; index < numResults(step->num_roles); ++index) {
+  for (uint32_t index = memberIndex(); index < numResults(step->num_roles);
+       index += kTeam) {
     uint64_t sum = 0, largest = 0;
     for (uint32_t rank = 0; rank < msamp_num_ranks(); ++rank) {
       uint64_t theirs =
@@ -183,6 +186,7 @@ DEVICE void combineResults(DeviceStep *step, uint32_t tensor, DevicePart part) {
     }
     results[index] = isSummed(step->num_roles, index) ? sum : largest;
   }
+  teamBarrier();
 }
 
 #endif // MSAMP_DEVICE_RANKS_H

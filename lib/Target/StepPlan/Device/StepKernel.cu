@@ -14,20 +14,26 @@
 #include "Sweep.h"
 
 EXPORT void msamp_run_step(DeviceStep *step) {
-  // Neighbours within a warp, warps over all blocks: few tensors then keep many
-  // multiprocessors busy.
-  const uint32_t thread =
-      (threadIndex() / 32 * numBlocks() + blockIndex()) * 32 + laneIndex();
-  const uint32_t stride = numBlocks() * numThreads();
+  // Warps over all blocks: few tensors then keep many multiprocessors busy.
+  const uint32_t warp = threadIndex() / 32 * numBlocks() + blockIndex();
+  const uint32_t numWarps = numBlocks() * (numThreads() / 32);
+  const uint32_t thread = warp * 32 + laneIndex();
   const double gradScale = gradScaleOf(step);
   const bool isShared = groupOf(step);
   auto isAsked = [&](DevicePart part) {
     return !isShared || (static_cast<uint32_t>(part) >= step->first_part &&
                          static_cast<uint32_t>(part) <= step->last_part);
   };
+  // A team for each that takes part; a thread for each of the plan.
   auto forEachTensor = [&](auto work) {
-    for (uint32_t tensor = thread; tensor < step->num_tensors; tensor += stride)
+    for (uint32_t tensor = laneIndex() / kTeam * numWarps + warp;
+         tensor < step->num_tensors; tensor += 32 / kTeam * numWarps)
       work(tensor);
+  };
+  auto forEachPlanTensor = [&](auto work) {
+    for (uint32_t index = thread; index < step->num_plan_tensors;
+         index += numWarps * 32)
+      work(index);
   };
 
   // Ranks meet alike, whether or not all of them have something to look at.
@@ -36,9 +42,7 @@ EXPORT void msamp_run_step(DeviceStep *step) {
       lookAtGradients(step);
     if (isShared) {
       gridBarrier(step);
-      for (uint32_t tensor = thread; tensor < step->num_plan_tensors;
-           tensor += stride)
-        showLook(step, tensor);
+      forEachPlanTensor([&](uint32_t index) { showLook(step, index); });
     }
     meet(step);
   }
@@ -50,9 +54,12 @@ EXPORT void msamp_run_step(DeviceStep *step) {
     bool isScaleGood = gradScale > 0.0 && isFinite(gradScale);
     if (!isScaleGood && thread == 0)
       atomicMin(&step->first_error, uint64_t(DeviceError::GradScale) << 16);
+    bool asksForSweep = false;
     if (isScaleGood)
-      forEachTensor(
-          [&](uint32_t tensor) { prepareTensor(step, tensor, gradScale); });
+      forEachTensor([&](uint32_t tensor) {
+        asksForSweep |= prepareTensor(step, tensor, gradScale);
+      });
+    askForSweep(step, asksForSweep);
     if (isShared) {
       gridBarrier(step);
       if (thread == 0)
@@ -65,11 +72,14 @@ EXPORT void msamp_run_step(DeviceStep *step) {
       if (thread == 0)
         agreeOnStep(step, DevicePart::Show);
       if (!hasFailedRank(step)) {
-        for (uint32_t index = thread; index < step->num_plan_tensors;
-             index += stride)
-          agreeOnGradient(step, index);
-        forEachTensor(
-            [&](uint32_t tensor) { agreeOnTensor(step, tensor, gradScale); });
+        forEachPlanTensor(
+            [&](uint32_t index) { agreeOnGradient(step, index); });
+        bool asksForSweep = false;
+        forEachTensor([&](uint32_t tensor) {
+          if (memberIndex() == 0)
+            asksForSweep |= agreeOnTensor(step, tensor, gradScale);
+        });
+        askForSweep(step, asksForSweep);
       }
       gridBarrier(step);
     }
@@ -130,7 +140,10 @@ EXPORT void msamp_run_step(DeviceStep *step) {
         if (isShared)
           combineResults(step, tensor, DevicePart::Store);
         commitTensor(step, tensor);
+        teamBarrier();
       }
+      if (memberIndex() != 0)
+        return;
       // What the host knew of this gradient says nothing of the next one, nor
       // in the next replay of a graph.
       const DeviceTensor &row = tensorRow(step, tensor);
@@ -140,7 +153,8 @@ EXPORT void msamp_run_step(DeviceStep *step) {
         *pointer<uint64_t>(pointer<DeviceWide>(step->wide)[row.index].found) =
             0;
     });
-    if (thread == 0)
+    // By a warp that has a tensor only if all have one.
+    if (thread == 32 * (numWarps - 1))
       finish(step, skipped, isTorn);
   }
 }

@@ -19,13 +19,12 @@ DEVICE double gradScaleOf(const DeviceStep *step) {
              : step->grad_scale_value;
 }
 
-/// Says which phase must look at a tensor. What is left undone for an empty
-/// tensor would be left undone for nothing; but ranks must meet alike, whatever
-/// part of it each has.
-DEVICE void setSweep(DeviceStep *step, DeviceTensor &row, Phase needed) {
+/// Sets which phase must look at a tensor, and says whether that asks for a
+/// sweep. What is left undone for an empty tensor would be left undone for
+/// nothing; but ranks must meet alike, whatever part of it each has.
+DEVICE bool setSweep(DeviceStep *step, DeviceTensor &row, Phase needed) {
   row.sweep = static_cast<uint32_t>(needed);
-  if (needed != Phase::Scalars && (row.num_elements != 0 || groupOf(step)))
-    step->any_sweep = 1;
+  return needed != Phase::Scalars && (row.num_elements != 0 || groupOf(step));
 }
 
 /// Lays out what a gradient of at most `gradAmax` (negative: not known) and
@@ -43,122 +42,157 @@ DEVICE Phase prepareGradient(DeviceStep *step, uint32_t tensor, float gradAmax,
   return isGradientSafe(gradAmax, gradScale) ? Phase::Scalars : Phase::Inspect;
 }
 
-/// Lays out uniforms, zeroes results, and says which phase must look at the
-/// tensor before the store phase. What ranks that share the step find out from
-/// one another comes later: see agreeOnTensor.
-DEVICE void prepareTensor(DeviceStep *step, uint32_t tensor, double gradScale) {
-  DeviceTensor &row = tensorRow(step, tensor);
-  int64_t count = *pointer<int64_t>(row.step);
-  if (count < 0 || count == INT64_MAX)
-    return reportError(step, row, DeviceError::Step, 0);
-  float *uniforms = msamp_uniforms(step, tensor);
-  msamp_scalars(count + 1,
-                pointer<double>(step->hyper) +
-                    uint64_t(row.group) * step->num_hypers,
-                uniforms);
-  for (uint32_t index = 0; index < step->num_scalars; ++index)
-    if (!isFinite(uniforms[index]))
-      return reportError(step, row, DeviceError::Scalar, index);
-  uint64_t *results = msamp_results(step, tensor);
-  for (uint32_t index = 0; index < numResults(step->num_roles); ++index)
-    results[index] = 0;
-  float gradAmax = row.grad_amax ? *pointer<float>(row.grad_amax) : -1.0f;
-  Phase needed = Phase::Scalars;
-  for (uint32_t role = 0; role < step->num_roles; ++role) {
-    const Storage &storage = storageOf(step, row.storage_class, role);
-    const DeviceBuffer &buffer = bufferRow(step, tensor, role);
-    bool isScaled = storage.scaling != Scaling::None;
-    float scaleInv = isScaled ? *pointer<float>(buffer.scale_inv) : 1.0f;
-    if (role == gradRole && groupOf(step)) {
+/// What one role of a tensor has to say before its elements are updated.
+struct PreparedRole {
+  Phase needed;
+  bool hasFailed; // said why
+};
+
+/// Lays out the uniforms of a role, by one member. `count`: steps taken so far.
+DEVICE PreparedRole prepareRole(DeviceStep *step, uint32_t tensor,
+                                uint32_t role, int64_t count,
+                                double gradScale) {
+  const DeviceTensor &row = tensorRow(step, tensor);
+  const Storage &storage = storageOf(step, row.storage_class, role);
+  const DeviceBuffer &buffer = bufferRow(step, tensor, role);
+  bool isScaled = storage.scaling != Scaling::None;
+  float scaleInv = isScaled ? *pointer<float>(buffer.scale_inv) : 1.0f;
+  if (role == gradRole) {
+    float amax = row.grad_amax ? *pointer<float>(row.grad_amax) : -1.0f;
+    if (groupOf(step)) {
       shownTensor(step, groupOf(step)->rank, row.index) = {count, scaleInv,
-                                                           gradAmax, 1, 0};
-      continue;
+                                                           amax, 1, 0};
+      return {Phase::Scalars, false};
     }
-    if (role == gradRole) {
-      scaleInv = gradScaleInv(scaleInv, gradScale);
-      Phase gradient = prepareGradient(
-          step, tensor, gradAmax, largestGradient(storage, gradAmax, scaleInv),
-          scaleInv, gradScale);
-      if (needed == Phase::Scalars)
-        needed = gradient;
-      continue;
-    }
-    float history = -1.0f;
-    if (isScaled) {
-      if (!isPowerOfTwo(scaleInv))
-        return reportError(step, row, DeviceError::ScaleInv, role);
-      if (storage.scaling == Scaling::Delayed)
-        history =
-            historyMaximum(pointer<float>(buffer.history), storage.history);
-      if (history < 0.0f && storage.scaling != Scaling::Bounded)
-        needed = Phase::Reduce;
-    }
-    float *own =
-        uniforms + uniformIndex(step->num_scalars, role, RoleUniform::ScaleInv);
-    own[static_cast<uint32_t>(RoleUniform::ScaleInv)] = scaleInv;
-    own[static_cast<uint32_t>(RoleUniform::OldScale)] = 1.0f / scaleInv;
-    own[static_cast<uint32_t>(RoleUniform::History)] = history;
-    own[static_cast<uint32_t>(RoleUniform::StoredAmax)] =
-        storedRow(step, row)[role];
+    scaleInv = gradScaleInv(scaleInv, gradScale);
+    return {prepareGradient(step, tensor, amax,
+                            largestGradient(storage, amax, scaleInv), scaleInv,
+                            gradScale),
+            false};
   }
-  setSweep(step, row, needed);
+  PreparedRole prepared = {Phase::Scalars, false};
+  float history = -1.0f;
+  if (isScaled) {
+    if (!isPowerOfTwo(scaleInv)) {
+      reportError(step, row, DeviceError::ScaleInv, role);
+      prepared.hasFailed = true;
+    }
+    if (storage.scaling == Scaling::Delayed)
+      history = historyMaximum(pointer<float>(buffer.history), storage.history);
+    if (history < 0.0f && storage.scaling != Scaling::Bounded)
+      prepared.needed = Phase::Reduce;
+  }
+  float *own = msamp_uniforms(step, tensor) +
+               uniformIndex(step->num_scalars, role, RoleUniform::ScaleInv);
+  own[static_cast<uint32_t>(RoleUniform::ScaleInv)] = scaleInv;
+  own[static_cast<uint32_t>(RoleUniform::OldScale)] = 1.0f / scaleInv;
+  own[static_cast<uint32_t>(RoleUniform::History)] = history;
+  own[static_cast<uint32_t>(RoleUniform::StoredAmax)] =
+      storedRow(step, row)[role];
+  return prepared;
 }
 
-/// Several words are under way at once: one after the other each would wait for
-/// memory.
-DEVICE void copyWords(uint64_t *target, const uint64_t *source,
-                      uint32_t count) {
-  constexpr uint32_t kUnderWay = 8;
-  for (uint32_t base = 0; base < count; base += kUnderWay) {
-    uint64_t words[kUnderWay];
-#pragma unroll
-    for (uint32_t i = 0; i < kUnderWay; ++i)
-      if (base + i < count)
-        words[i] = source[base + i];
-#pragma unroll
-    for (uint32_t i = 0; i < kUnderWay; ++i)
-      if (base + i < count)
-        target[base + i] = words[i];
+/// Lays out uniforms, zeroes results, and says which phase must look at the
+/// tensor before the store phase; by a team, a member for each role. Returns
+/// whether that asks for a sweep. What ranks that share the step find out from
+/// one another comes later: see agreeOnTensor.
+DEVICE bool prepareTensor(DeviceStep *step, uint32_t tensor, double gradScale) {
+  DeviceTensor &row = tensorRow(step, tensor);
+  uint64_t *results = msamp_results(step, tensor);
+  for (uint32_t index = memberIndex(); index < numResults(step->num_roles);
+       index += kTeam)
+    results[index] = 0;
+  int64_t count = *pointer<int64_t>(row.step);
+  if (count < 0 || count == INT64_MAX) {
+    if (memberIndex() == 0)
+      reportError(step, row, DeviceError::Step, 0);
+    return false;
   }
+  float *uniforms = msamp_uniforms(step, tensor);
+  if (memberIndex() == 0)
+    msamp_scalars(count + 1,
+                  pointer<double>(step->hyper) +
+                      uint64_t(row.group) * step->num_hypers,
+                  uniforms);
+  teamBarrier();
+  bool hasFailed = false;
+  for (uint32_t index = memberIndex(); index < step->num_scalars;
+       index += kTeam)
+    if (!isFinite(uniforms[index])) {
+      reportError(step, row, DeviceError::Scalar, index);
+      hasFailed = true;
+    }
+  if (isAnyMember(hasFailed))
+    return false;
+  bool isReduced = false, isInspected = false;
+  for (uint32_t role = memberIndex(); role < step->num_roles; role += kTeam) {
+    PreparedRole prepared = prepareRole(step, tensor, role, count, gradScale);
+    hasFailed |= prepared.hasFailed;
+    isReduced |= prepared.needed == Phase::Reduce;
+    isInspected |= prepared.needed == Phase::Inspect;
+  }
+  hasFailed = isAnyMember(hasFailed);
+  isReduced = isAnyMember(isReduced);
+  isInspected = isAnyMember(isInspected);
+  if (hasFailed || memberIndex() != 0)
+    return false;
+  return setSweep(step, row,
+                  isReduced     ? Phase::Reduce
+                  : isInspected ? Phase::Inspect
+                                : Phase::Scalars);
 }
 
-/// Scales, histories, the step and the record of what happened.
+/// A role's scale, history and record of what happened; by one member. Returns
+/// its part of the tensor's fingerprint.
+DEVICE uint64_t commitRole(DeviceStep *step, uint32_t tensor, uint32_t role) {
+  const DeviceTensor &row = tensorRow(step, tensor);
+  const uint64_t *results = msamp_results(step, tensor);
+  uint64_t *committed = committedResults(step, row);
+  const Storage &storage = storageOf(step, row.storage_class, role);
+  storedRow(step, row)[role] = floatOf(
+      static_cast<uint32_t>(results[resultIndex(role, RoleResult::Stored)]));
+  if (storage.scaling == Scaling::None)
+    return 0;
+  const DeviceBuffer &buffer = bufferRow(step, tensor, role);
+  uint64_t &scale = committed[resultIndex(role, RoleResult::Scale)];
+  float *scaleInv = pointer<float>(buffer.scale_inv);
+  // An empty tensor runs no kernel and keeps its scale.
+  if (role == gradRole || scale == 0)
+    scale = bitsOf(1.0f / *scaleInv);
+  if (role == gradRole) {
+    if (row.grad_amax && *pointer<float>(row.grad_amax) >= 0.0f)
+      committed[resultIndex(role, RoleResult::Amax)] =
+          bitsOf(*pointer<float>(row.grad_amax));
+    return 0;
+  }
+  *scaleInv = 1.0f / floatOf(static_cast<uint32_t>(scale));
+  uint64_t hash = hashScale(role, 0, *scaleInv);
+  if (storage.scaling != Scaling::Delayed)
+    return hash;
+  float *history = pointer<float>(buffer.history);
+  uint64_t amax = results[resultIndex(role, RoleResult::Amax)];
+  pushHistory(history, storage.history, floatOf(static_cast<uint32_t>(amax)));
+  for (uint32_t entry = 0; entry < storage.history; ++entry)
+    hash += hashScale(role, entry + 1, history[entry]);
+  return hash;
+}
+
+/// Scales, histories, the step and the record of what happened; by a team.
 DEVICE void commitTensor(DeviceStep *step, uint32_t tensor) {
   const DeviceTensor &row = tensorRow(step, tensor);
   const uint64_t *results = msamp_results(step, tensor);
   uint64_t *committed = committedResults(step, row);
-  int64_t count = ++*pointer<int64_t>(row.step);
-  uint64_t hash = results[fingerprintIndex(step->num_roles)] + hashStep(count);
-  copyWords(committed, results, fingerprintIndex(step->num_roles));
-  for (uint32_t role = 0; role < step->num_roles; ++role) {
-    const Storage &storage = storageOf(step, row.storage_class, role);
-    storedRow(step, row)[role] = floatOf(
-        static_cast<uint32_t>(results[resultIndex(role, RoleResult::Stored)]));
-    if (storage.scaling == Scaling::None)
-      continue;
-    const DeviceBuffer &buffer = bufferRow(step, tensor, role);
-    uint64_t &scale = committed[resultIndex(role, RoleResult::Scale)];
-    float *scaleInv = pointer<float>(buffer.scale_inv);
-    // An empty tensor runs no kernel and keeps its scale.
-    if (role == gradRole || scale == 0)
-      scale = bitsOf(1.0f / *scaleInv);
-    if (role == gradRole) {
-      if (row.grad_amax && *pointer<float>(row.grad_amax) >= 0.0f)
-        committed[resultIndex(role, RoleResult::Amax)] =
-            bitsOf(*pointer<float>(row.grad_amax));
-      continue;
-    }
-    *scaleInv = 1.0f / floatOf(static_cast<uint32_t>(scale));
-    hash += hashScale(role, 0, *scaleInv);
-    if (storage.scaling != Scaling::Delayed)
-      continue;
-    float *history = pointer<float>(buffer.history);
-    uint64_t amax = results[resultIndex(role, RoleResult::Amax)];
-    pushHistory(history, storage.history, floatOf(static_cast<uint32_t>(amax)));
-    for (uint32_t entry = 0; entry < storage.history; ++entry)
-      hash += hashScale(role, entry + 1, history[entry]);
-  }
-  committed[fingerprintIndex(step->num_roles)] = hash;
+  const uint32_t fingerprint = fingerprintIndex(step->num_roles);
+  for (uint32_t index = memberIndex(); index < fingerprint; index += kTeam)
+    committed[index] = results[index];
+  teamBarrier();
+  uint64_t hash = 0;
+  for (uint32_t role = memberIndex(); role < step->num_roles; role += kTeam)
+    hash += commitRole(step, tensor, role);
+  hash = sumOverTeam(hash);
+  if (memberIndex() == 0)
+    committed[fingerprint] =
+        hash + results[fingerprint] + hashStep(++*pointer<int64_t>(row.step));
 }
 
 DEVICE bool hasFoundInf(const DeviceStep *step) {
