@@ -62,6 +62,7 @@ ALLOWED = {
                         "Options.h", "Ranks.h", "Report.h"],
     "tools/msamp-plan-dump": ["core/"],
     "tools/msamp-compile": ["msamp/Generator", "msamp/Pipelines",
+                            "msamp/Dialect/MSAMP/Transforms/CostModel.h",
                             "msamp/Target", "core/Plan.h", "core/Formats.h",
                             "safetensors/", "Explain.h"],
 }

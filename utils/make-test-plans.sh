@@ -103,6 +103,8 @@ for policy in none fsdp2; do
 done
 plan sharded/sharded-fused mixed --optimizer=adamw "${groups[@]}" \
   --shard=flat --ranks=3 --collectives=fused
+plan sharded/sharded-sum mixed --optimizer=adamw "${groups[@]}" \
+  --shard=tensor --ranks=3 --grad-reduction=sum
 
 # More than 2^32 elements, of which a rank has few.
 "$compiler" --params "$out/large.safetensors" --optimizer=adamw --shard=flat \

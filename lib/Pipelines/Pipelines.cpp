@@ -26,8 +26,8 @@ static void addStepPasses(OpPassManager &pm, bool forGPU,
   pm.addPass(createPackUpdates());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createInferStorage());
-  pm.addPass(createShardStep(
-      {options.shard, options.ranks, options.gradWire, options.collectives}));
+  pm.addPass(createShardStep({options.shard, options.ranks, options.gradWire,
+                              options.gradReduction, options.collectives}));
   pm.addPass(createExpandWrapper());
   // Before anything is derived from the optimizer: its text is also what the
   // reference backend runs.

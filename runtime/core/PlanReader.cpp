@@ -289,6 +289,8 @@ private:
       return corrupt("has a sharding that this runtime does not know");
     if (static_cast<uint32_t>(sharding.collectives) > plan::kLastCollectives)
       return corrupt("has collectives that this runtime does not know");
+    if (static_cast<uint32_t>(sharding.reduction) > plan::kLastRankReduction)
+      return corrupt("has a reduction that this runtime does not know");
     if (sharding.ranks < 1 || sharding.ranks > 65536)
       return corrupt("is for " + std::to_string(sharding.ranks) +
                      " ranks, expected 1 to 65536");
@@ -297,7 +299,7 @@ private:
       MSAMP_RETURN_IF_ERROR(
           checkStorage(result.wires[index], result.roles[grad]));
       if (result.storage(index, grad).dtype != plan::DType::F32)
-        return corrupt("is sharded, but a mean gradient is not f32");
+        return corrupt("is sharded, but a reduced gradient is not f32");
     }
     result.sharding = sharding;
     return {};

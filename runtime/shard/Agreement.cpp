@@ -73,6 +73,9 @@ Facts describeRest(const Plan &plan) {
           {"the optimizer", plan.optimizer}, // where there are no tensors
           {"the sharding",
            plan::kShardingNames[static_cast<size_t>(plan.sharding->policy)]},
+          {"the reduction of gradients",
+           plan::kRankReductionNames[static_cast<size_t>(
+               plan.sharding->reduction)]},
           {"the schedule", plan.schedule},
           {"the digest", plan.digest}};
 }

@@ -139,7 +139,9 @@ private:
     ShardRange range = rangeOf(piece, comm.rank());
     float *mean = means.values[piece.tensor].data() +
                   (range.first - ranges[comm.rank()][piece.tensor].first);
-    const auto ranks = static_cast<float>(comm.size());
+    const float divisor = plan.sharding->reduction == plan::RankReduction::Sum
+                              ? 1.0f
+                              : static_cast<float>(comm.size());
     // All codes of a format of one byte.
     std::vector<float> values;
     if (dtypeSize(dtype) == 1)
@@ -160,7 +162,7 @@ private:
       }
       addRows(rows, count);
       for (uint64_t i = 0; i < count; ++i) {
-        mean[begin + i] = rows[0][i] / ranks;
+        mean[begin + i] = rows[0][i] / divisor;
         amax = std::max(amax, magnitudeBits(mean[begin + i]));
       }
     }

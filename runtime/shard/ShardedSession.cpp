@@ -332,7 +332,8 @@ Status ShardedSession::reduceGradients() {
     own->setGradBound(
         tensor, wire(tensor).scaling == plan::Scaling::None
                     ? -1.0f
-                    : plan::largestMean(wire(tensor), largest, comm->size()));
+                    : plan::largestReduced(wire(tensor), largest, comm->size(),
+                                           plan->sharding->reduction));
   }
   return {};
 }

@@ -3,6 +3,7 @@
 #include "Explain.h"
 
 #include "core/Formats.h"
+#include "msamp/Dialect/MSAMP/Transforms/CostModel.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -20,7 +21,7 @@ using plan::RoleKind;
 
 // A copy with a step's streams, by benchmarks/steps/CopyPattern.cu; elsewhere
 // 87 % of the maker's figure, which is what that is on an H200.
-static const Chip kChips[] = {{"h200", 90, 4146, true},
+static const Chip kChips[] = {{"h200", 90, cost::kMemory, true},
                               {"h100", 90, 0.87 * 3350, false},
                               {"a100", 80, 0.87 * 2039, false},
                               {"b200", 100, 0.87 * 8000, false}};
@@ -93,16 +94,13 @@ double Explanation::bytesOfStep() const {
 // Ranks
 //===----------------------------------------------------------------------===//
 
-// Links of one host, as benchmarks/README.md has measured them on two H200:
-// what a rank sends in a fused step, and in the exchanges of a separate one
-// (its time without that of the update). Between hosts a network card of 400
-// Gbit/s for each GPU is assumed, of which four fifths are reached, and a
+// Within a host, links as CostModel.h has them. Between hosts a network card of
+// 400 Gbit/s for each GPU is assumed, of which four fifths are reached, and a
 // message that takes 3 us beside its bytes, one to each other rank and
 // exchange.
 static constexpr uint32_t kRanksOfHost = 8;
-static constexpr double kFusedLink = 328, kExchangeLink = 340; // GB/s
-static constexpr double kNetwork = 0.8 * 50;                   // GB/s
-static constexpr double kMessage = 0.003;                      // ms
+static constexpr double kNetwork = 0.8 * 50; // GB/s
+static constexpr double kMessage = 0.003;    // ms
 
 /// Within a host ranks are fused: links and memory work at once, in each sweep.
 /// Beyond, gradients arrive before the update begins, and weights leave after.
@@ -129,19 +127,20 @@ Explanation::RankCost Explanation::costOfRank(uint32_t ranks) const {
           own * static_cast<double>(cost.reduceRead) + 2 * own * wire * others;
   }
   RankCost result{gradients + weights, reduce + store, 0};
-  auto ms = [](double bytes, double rate) { return bytes / rate / 1e6; };
+  constexpr auto ms = cost::milliseconds;
   const double memory = ms(reduce, chip.bandwidth) + ms(store, chip.bandwidth);
   if (ranks <= kRanksOfHost) {
-    result.ms =
-        reduce > 0
-            ? std::max(ms(reduce, chip.bandwidth), ms(gradients, kFusedLink)) +
-                  std::max(ms(store, chip.bandwidth), ms(weights, kFusedLink))
-            : std::max(ms(store, chip.bandwidth), ms(result.sent, kFusedLink));
+    result.ms = reduce > 0 ? std::max(ms(reduce, chip.bandwidth),
+                                      ms(gradients, cost::kFusedLink)) +
+                                 std::max(ms(store, chip.bandwidth),
+                                          ms(weights, cost::kFusedLink))
+                           : std::max(ms(store, chip.bandwidth),
+                                      ms(result.sent, cost::kFusedLink));
     return result;
   }
   const double far = 1 - (kRanksOfHost - 1.0) / others;
   result.ms = memory +
-              std::max(ms(result.sent * (1 - far), kExchangeLink),
+              std::max(ms(result.sent * (1 - far), cost::kExchangeLink),
                        ms(result.sent * far, kNetwork)) +
               2 * kMessage * others;
   return result;
@@ -172,8 +171,8 @@ std::string Explanation::getScaling() const {
       "and "
       "{3:F0} GB/s between hosts, {4:F0} us a message (assumed); memory at "
       "{5:F0} GB/s\n",
-      kRanksOfHost, kFusedLink, kExchangeLink, kNetwork, kMessage * 1e3,
-      chip.bandwidth);
+      kRanksOfHost, cost::kFusedLink, cost::kExchangeLink, kNetwork,
+      kMessage * 1e3, chip.bandwidth);
   return text;
 }
 

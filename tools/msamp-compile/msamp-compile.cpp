@@ -103,6 +103,10 @@ static cl::opt<std::string>
              cl::desc("Format in which narrow gradients travel: e4m3, e5m2, "
                       "bf16 or f32 (default: as they are kept)"),
              cl::value_desc("format"), cl::cat(category));
+static cl::opt<std::string> gradReduction(
+    "grad-reduction",
+    cl::desc("What becomes of ranks' gradients: mean (default) or sum"),
+    cl::value_desc("kind"), cl::cat(category));
 static cl::opt<std::string>
     collectives("collectives",
                 cl::desc("auto (default), separate, or fused into kernels"),
@@ -202,6 +206,7 @@ template <typename Options> static void setSharding(Options &options) {
   options.shard = shard;
   options.ranks = ranks;
   options.gradWire = gradWire;
+  options.gradReduction = gradReduction;
   options.collectives = collectives;
 }
 
@@ -246,8 +251,8 @@ static LogicalResult checkOptions() {
       return fail("--arch names '" + chip + "' twice");
   }
   if (shard.empty())
-    for (cl::Option *option :
-         std::initializer_list<cl::Option *>{&ranks, &gradWire, &collectives})
+    for (cl::Option *option : std::initializer_list<cl::Option *>{
+             &ranks, &gradWire, &gradReduction, &collectives})
       if (option->getNumOccurrences())
         return fail("--" + option->ArgStr + " goes with --shard");
   if (ranks < 1 || ranks > 65536)

@@ -87,9 +87,11 @@ static void printText(const Plan &plan, const std::string &path) {
       plan.tensors.size(), parameters);
   if (plan.sharding)
     std::printf(
-        "sharded %s over %u ranks, %s collectives\n",
+        "sharded %s over %u ranks, %s of gradients, %s collectives\n",
         plan::kShardingNames[static_cast<uint32_t>(plan.sharding->policy)],
         plan.sharding->ranks,
+        plan::kRankReductionNames[static_cast<uint32_t>(
+            plan.sharding->reduction)],
         plan::kCollectivesNames[static_cast<uint32_t>(
             plan.sharding->collectives)]);
   for (size_t index = 0; index < plan.classes.size(); ++index) {
@@ -153,6 +155,8 @@ static Json toJson(const Plan &plan) {
     sharding["policy"] =
         plan::kShardingNames[static_cast<uint32_t>(plan.sharding->policy)];
     sharding["ranks"] = plan.sharding->ranks;
+    sharding["reduction"] = plan::kRankReductionNames[static_cast<uint32_t>(
+        plan.sharding->reduction)];
     sharding["collectives"] = plan::kCollectivesNames[static_cast<uint32_t>(
         plan.sharding->collectives)];
     for (size_t index = 0; index < plan.classes.size(); ++index)

@@ -21,6 +21,7 @@ struct ShardingOptions : PassPipelineOptions<Derived> {
                          llvm::cl::init("")};
   Opt<unsigned> ranks{*this, "ranks", llvm::cl::init(1)};
   Opt<std::string> gradWire{*this, "grad-wire", llvm::cl::init("")};
+  Opt<std::string> gradReduction{*this, "grad-reduction", llvm::cl::init("")};
   Opt<std::string> collectives{*this, "collectives", llvm::cl::init("auto")};
 };
 

@@ -296,9 +296,9 @@ private:
               if (!wire || op.getRole() != kGradRole)
                 return loadStaged(op.getRole(), op.getType(), offset, count);
               if (!wire.isUnrolled)
-                return ranks.emitMeanByLoop(
+                return ranks.emitReducedByLoop(
                     a.binary<arith::AddIOp>(index, a.i64(offset)), count);
-              return ranks.emitMean(count, [&](uint32_t rank) {
+              return ranks.emitReduced(count, [&](uint32_t rank) {
                 return loadStaged(getPartKey(rank), wire.payload, offset,
                                   count);
               });
@@ -392,7 +392,7 @@ private:
             };
             auto load = [&](LoadOp op, int64_t, int64_t) {
               if (wire && op.getRole() == kGradRole)
-                return ranks.emitMeanByLoop(index, 1);
+                return ranks.emitReducedByLoop(index, 1);
               return emitter.emitLoad(
                   op, address(op.getRole(), asInteger(op.getType())), 1);
             };

@@ -149,7 +149,11 @@ struct ConvertMSAMPToGPU
     uint32_t numRanks = 0;
     if (layout.getSharding())
       numRanks = symbols.lookup<ProcessGroupOp>(*layout.getGroup()).getRanks();
-    emitNumRanks(device, launch.getLoc(), numRanks);
+    emitNumber(device, launch.getLoc(), "msamp_num_ranks", numRanks);
+    emitNumber(device, launch.getLoc(), "msamp_rank_reduction",
+               static_cast<uint32_t>(layout.getReduction() == RankReduction::Sum
+                                         ? plan::RankReduction::Sum
+                                         : plan::RankReduction::Mean));
     emitEncodeGradient(device, launch.getLoc(), layout, numRanks != 0);
     auto classOf = [&](KernelOp kernel) {
       return classes.lookup<StorageClassOp>(kernel.getStorageClass());
@@ -163,6 +167,7 @@ struct ConvertMSAMPToGPU
       if (!numRanks)
         return Wire();
       Wire wire{classOf(kernel).getStorage(kWireRole).getPayload(), numRanks,
+                layout.getReduction() == RankReduction::Sum,
                 /*isUnrolled=*/numRanks <= Wire::kMostUnrolled};
       int64_t lanes = lanesOf(kernel);
       wire.isUnrolled &=
@@ -337,14 +342,14 @@ struct ConvertMSAMPToGPU
     LLVM::ReturnOp::create(builder, loc, select.getResults());
   }
 
-  /// What tells the device library whether ranks share the step.
-  void emitNumRanks(DeviceModule &device, Location loc, uint32_t numRanks) {
-    LLVM::LLVMFuncOp function =
-        device.create("msamp_num_ranks", device.i32, {}, loc);
+  /// What tells the device library a number that the plan fixes.
+  void emitNumber(DeviceModule &device, Location loc, StringRef name,
+                  uint32_t number) {
+    LLVM::LLVMFuncOp function = device.create(name, device.i32, {}, loc);
     OpBuilder builder(&getContext());
     builder.setInsertionPointToStart(function.addEntryBlock(builder));
     LLVM::ReturnOp::create(builder, loc,
-                           ScalarBuilder{builder, loc}.i32(numRanks));
+                           ScalarBuilder{builder, loc}.i32(number));
   }
 
   /// The function by which the device library reaches the kernels.

@@ -88,26 +88,29 @@ Value RankGradients::emitPart(Value integers, Value scaleInv, int64_t count) {
                                                    : a.splat(count, scaleInv));
 }
 
-Value RankGradients::divideByRanks(Value sum, int64_t count) {
+/// The mean or sum from the sum.
+Value RankGradients::finish(Value sum, int64_t count) {
+  if (wire.isSum)
+    return sum;
   Value ranks = arith::ConstantOp::create(
       builder, loc, builder.getF32FloatAttr(static_cast<float>(wire.numRanks)));
   return a.binary<arith::DivFOp>(sum,
                                  count == 1 ? ranks : a.splat(count, ranks));
 }
 
-Value RankGradients::emitMean(int64_t count,
-                              llvm::function_ref<Value(uint32_t)> load) {
+Value RankGradients::emitReduced(int64_t count,
+                                 llvm::function_ref<Value(uint32_t)> load) {
   SmallVector<Value> sums;
   for (uint32_t rank = 0; rank < wire.numRanks; ++rank)
     sums.push_back(emitPart(load(rank), getOfRank(rank).scaleInv, count));
   for (size_t stride = 1; stride < sums.size(); stride *= 2)
     for (size_t rank = 0; rank + stride < sums.size(); rank += 2 * stride)
       sums[rank] = a.binary<arith::AddFOp>(sums[rank], sums[rank + stride]);
-  return divideByRanks(sums.front(), count);
+  return finish(sums.front(), count);
 }
 
-Value RankGradients::emitMeanByLoop(Value index, int64_t count) {
-  return divideByRanks(
+Value RankGradients::emitReducedByLoop(Value index, int64_t count) {
+  return finish(
       emitSum(llvm::Log2_32_Ceil(wire.numRanks), a.i32(0), index, count),
       count);
 }

@@ -10,12 +10,13 @@
 namespace mlir::msamp {
 
 /// What ranks that share a step make of a gradient: `numRanks` payloads in the
-/// wire's format, of which the kernel takes the mean. Alone: none.
+/// wire's format, of which the kernel takes the mean or sum. Alone: none.
 struct Wire {
   Type payload;
   uint32_t numRanks = 0;
+  bool isSum = false; // or the mean
   /// Whether payloads are copied ahead like other operands, and have registers
-  /// of their own; else a loop takes the mean.
+  /// of their own; else a loop reduces them.
   bool isUnrolled = false;
   explicit operator bool() const { return numRanks != 0; }
   static constexpr uint32_t kMostUnrolled = 8;
@@ -41,13 +42,13 @@ public:
     return a.binary<arith::AddIOp>(first, index);
   }
 
-  /// The mean that msamp.reduce_scatter defines: sums of neighbours until one
-  /// is left. `load` gives the integers of a rank's `count` elements.
-  Value emitMean(int64_t count, llvm::function_ref<Value(uint32_t)> load);
+  /// What msamp.reduce_scatter defines: sums of neighbours until one is left.
+  /// `load` gives the integers of a rank's `count` elements.
+  Value emitReduced(int64_t count, llvm::function_ref<Value(uint32_t)> load);
 
   /// The same of any number of ranks, from memory: a loop for each level of the
   /// tree of sums. Leaves copies, too.
-  Value emitMeanByLoop(Value index, int64_t count);
+  Value emitReducedByLoop(Value index, int64_t count);
 
   /// Leaves copies of this lane's `lanes` elements from `index` on of other
   /// ranks' gradients for the store phase, which would have to fetch them
@@ -72,7 +73,7 @@ private:
   }
 
   Value emitPart(Value integers, Value scaleInv, int64_t count);
-  Value divideByRanks(Value sum, int64_t count);
+  Value finish(Value sum, int64_t count);
   Value emitSum(unsigned level, Value rank, Value index, int64_t count);
   void copyPart(Value part, Value rank, Value index, Value integers,
                 unsigned alignment);

@@ -29,23 +29,23 @@ static LogicalResult checkCollective(Op op, std::optional<APInt> axis) {
   return success();
 }
 
-/// Of reductions there is the mean.
-template <typename Op> static LogicalResult checkReduction(Op op) {
-  if (op.getReduction() == shard::ReductionKind::Average)
-    return success();
-  return op.emitOpError() << "reduces by "
-                          << shard::stringifyReductionKind(op.getReduction())
-                          << "; gradients of a step are reduced by average";
-}
-
-template <typename Op>
-static Value replace(Operation *op, Value input, StringRef grid) {
+/// Makes Op, which reduces, of `op`.
+template <typename Op, typename Upstream>
+static LogicalResult replaceReduction(Upstream op) {
+  RankReductionAttr reduction; // none is the mean
+  if (op.getReduction() == shard::ReductionKind::Sum)
+    reduction = RankReductionAttr::get(op.getContext(), RankReduction::Sum);
+  else if (op.getReduction() != shard::ReductionKind::Average)
+    return op.emitOpError()
+           << "reduces by " << shard::stringifyReductionKind(op.getReduction())
+           << "; gradients of a step are reduced by sum or average";
   OpBuilder builder(op);
-  auto collective = Op::create(builder, op->getLoc(),
-                               op->getResult(0).getType(), input, grid);
-  op->getResult(0).replaceAllUsesWith(collective.getResult());
+  auto reduce =
+      Op::create(builder, op.getLoc(), op->getResult(0).getType(),
+                 op.getInput(), op.getGridAttr().getAttr(), reduction);
+  op->getResult(0).replaceAllUsesWith(reduce.getResult());
   op->erase();
-  return collective.getResult();
+  return success();
 }
 
 namespace {
@@ -85,19 +85,15 @@ struct ConvertShardToMSAMP
   static LogicalResult convert(Operation *op) {
     if (auto reduce = dyn_cast<shard::AllReduceOp>(op)) {
       if (failed(checkCollective(reduce, std::nullopt)) ||
-          failed(checkReduction(reduce)) ||
-          failed(checkMean(op, reduce.getInput())))
+          failed(checkTypes(op, reduce.getInput())))
         return failure();
-      replace<AllReduceOp>(op, reduce.getInput(), reduce.getGrid());
-      return success();
+      return replaceReduction<AllReduceOp>(reduce);
     }
     if (auto scatter = dyn_cast<shard::ReduceScatterOp>(op)) {
       if (failed(checkCollective(scatter, scatter.getScatterAxis())) ||
-          failed(checkReduction(scatter)) ||
-          failed(checkMean(op, scatter.getInput())))
+          failed(checkTypes(op, scatter.getInput())))
         return failure();
-      replace<ReduceScatterOp>(op, scatter.getInput(), scatter.getGrid());
-      return success();
+      return replaceReduction<ReduceScatterOp>(scatter);
     }
     if (auto gather = dyn_cast<shard::AllGatherOp>(op)) {
       if (failed(checkCollective(gather, gather.getGatherAxis())))
@@ -105,7 +101,12 @@ struct ConvertShardToMSAMP
       if (!isFloats(gather.getInput().getType()))
         return op->emitOpError() << "gathers " << gather.getInput().getType()
                                  << "; weights are tensors of f32, f16 or bf16";
-      replace<AllGatherOp>(op, gather.getInput(), gather.getGrid());
+      OpBuilder builder(op);
+      auto own =
+          AllGatherOp::create(builder, op->getLoc(), op->getResult(0).getType(),
+                              gather.getInput(), gather.getGrid());
+      op->getResult(0).replaceAllUsesWith(own.getResult());
+      op->erase();
       return success();
     }
     return op->emitOpError("has no part in a step; all_reduce, reduce_scatter "
@@ -118,8 +119,8 @@ struct ConvertShardToMSAMP
            isa<Float32Type, Float16Type, BFloat16Type>(tensor.getElementType());
   }
 
-  /// Means are f32, of tensors of f32, f16 or bf16.
-  static LogicalResult checkMean(Operation *op, Value input) {
+  /// Reduced gradients are f32, of tensors of f32, f16 or bf16.
+  static LogicalResult checkTypes(Operation *op, Value input) {
     auto to = dyn_cast<RankedTensorType>(op->getResult(0).getType());
     if (isFloats(input.getType()) && to && to.getElementType().isF32())
       return success();

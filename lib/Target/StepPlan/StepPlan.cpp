@@ -195,7 +195,9 @@ private:
            static_cast<uint32_t>(group.getRanks()),
            static_cast<plan::Collectives>(
                group.getCollectives().value_or(CollectiveKind::Auto)),
-           /*reserved=*/0});
+           layout.getReduction() == RankReduction::Sum
+               ? plan::RankReduction::Sum
+               : plan::RankReduction::Mean});
       for (auto storageClass :
            layout.getTable().front().getOps<StorageClassOp>())
         wires.push_back(getStorage(storageClass.getStorage(kWireRole)));

@@ -19,7 +19,7 @@ namespace msamp::plan {
 
 inline constexpr char kMagic[8] = {'M', 'S', 'A', 'M', 'P', 'L', 'A', 'N'};
 /// Raised whenever an older reader would misread a newer plan.
-inline constexpr uint32_t kVersion = 4;
+inline constexpr uint32_t kVersion = 5;
 
 struct PlanHeader {
   char magic[8];
@@ -161,11 +161,16 @@ inline constexpr uint32_t kLastCollectives = 2;
 inline constexpr const char *kCollectivesNames[] = {"auto", "separate",
                                                     "fused"};
 
+/// What becomes of ranks' gradients; see msamp.reduce_scatter.
+enum class RankReduction : uint32_t { Mean = 0, Sum = 1 };
+inline constexpr uint32_t kLastRankReduction = 1;
+inline constexpr const char *kRankReductionNames[] = {"mean", "sum"};
+
 struct Sharding {
   ShardingPolicy policy;
   uint32_t ranks;
   Collectives collectives;
-  uint32_t reserved;
+  RankReduction reduction;
 };
 
 //===----------------------------------------------------------------------===//

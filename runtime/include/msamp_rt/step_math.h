@@ -74,16 +74,19 @@ constexpr float largestGradient(const Storage &storage, float gradAmax,
   return floatOf(magnitudeBits(largest * scaleInv));
 }
 
-/// The same of the mean of `ranks` gradients, scaled on the wire by at most
-/// `scaleInv`, before the loss scale: that of one process whose gradients are
-/// all ranks'. Sums of equal values of few bits are exact, and rounding keeps
-/// the order, so no mean is larger; but for a scale that is no power of two,
-/// there is room for what the sums of other numbers of ranks round.
-constexpr float largestMean(const Storage &wire, float scaleInv,
-                            uint32_t ranks) {
+/// The same of the mean or sum of `ranks` gradients, scaled on the wire by at
+/// most `scaleInv`, before the loss scale: of the mean, that of one process
+/// whose gradients are all ranks'. Sums of equal values of few bits are exact,
+/// and rounding keeps the order, so nothing is larger; but for a scale that is
+/// no power of two, there is room for what the sums of other numbers of ranks
+/// round.
+constexpr float largestReduced(const Storage &wire, float scaleInv,
+                               uint32_t ranks, RankReduction reduction) {
   if (wire.scaling == Scaling::None)
     return 0.0f;
   float largest = floatOf(magnitudeBits(formatLargest(wire.dtype) * scaleInv));
+  if (reduction == RankReduction::Sum)
+    largest *= static_cast<float>(ranks);
   bool isExact = isPowerOfTwo(scaleInv) || (ranks & (ranks - 1)) == 0;
   return isExact ? largest : largest * (1.0f + 0x1p-18f);
 }

@@ -225,6 +225,7 @@ TEST_P(CudaRanks, SurviveABadLossScale) {
 INSTANTIATE_TEST_SUITE_P(Plans, CudaRanks,
                          testing::Values("sharded-none.msplan",
                                          "sharded-fsdp2.msplan",
-                                         "sharded-fused.msplan"));
+                                         "sharded-fused.msplan",
+                                         "sharded-sum.msplan"));
 
 #endif // MSAMP_TEST_PLANS

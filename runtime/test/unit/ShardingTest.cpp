@@ -25,7 +25,7 @@ std::string describe(const std::vector<ShardRange> &ranges) {
 
 std::string shard(ShardingPolicy policy, unsigned ranks, unsigned rank,
                   const Shapes &shapes) {
-  return describe(shardTensors({policy, ranks, {}, 0}, shapes)[rank]);
+  return describe(shardTensors({policy, ranks, {}, {}}, shapes)[rank]);
 }
 } // namespace
 
@@ -78,7 +78,7 @@ TEST(Sharding, RangesAreEachElementOnce) {
     for (ShardingPolicy policy : {ShardingPolicy::Fsdp2, ShardingPolicy::Flat,
                                   ShardingPolicy::Tensor}) {
       unsigned ranks = 1 + engine() % 17;
-      auto ranges = shardTensors({policy, ranks, {}, 0}, shapes);
+      auto ranges = shardTensors({policy, ranks, {}, {}}, shapes);
       for (size_t tensor = 0; tensor < shapes.size(); ++tensor) {
         uint64_t count = 1, covered = 0;
         for (int64_t extent : shapes[tensor])

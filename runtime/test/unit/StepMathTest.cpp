@@ -145,6 +145,25 @@ TEST(StepMath, LargestGradientIsKnownFromItsScaleOrItsAmax) {
   EXPECT_EQ(plan::largestGradient(scaled, 1.0f, -0.25f), 112.0f);
 }
 
+TEST(StepMath, LargestReducedGradientIsKnownFromTheScales) {
+  using plan::RankReduction;
+  plan::Storage wire{DType::E4M3, Scaling::Current, 0, 1};
+  for (uint32_t ranks : {1u, 2u, 3u, 65536u}) {
+    EXPECT_EQ(plan::largestReduced(wire, 0.5f, ranks, RankReduction::Mean),
+              224.0f);
+    EXPECT_EQ(plan::largestReduced(wire, 0.5f, ranks, RankReduction::Sum),
+              224.0f * static_cast<float>(ranks));
+  }
+  // Sums of three such values are rounded, whatever their order.
+  for (RankReduction reduction : {RankReduction::Mean, RankReduction::Sum}) {
+    const float part = 448.0f * 0.3f, sum = (part + part) + part;
+    EXPECT_GE(plan::largestReduced(wire, 0.3f, 3, reduction),
+              reduction == RankReduction::Sum ? sum : sum / 3);
+  }
+  wire = {DType::BF16, Scaling::None, 0, 0};
+  EXPECT_EQ(plan::largestReduced(wire, 1.0f, 3, RankReduction::Sum), 0.0f);
+}
+
 TEST(StepMath, UniformsAndResultsHavePlacesOfTheirOwn) {
   using plan::RoleResult;
   using plan::RoleUniform;

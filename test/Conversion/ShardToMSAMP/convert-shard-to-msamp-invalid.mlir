@@ -13,8 +13,8 @@ shard.grid @grid(shape = ?)
 
 shard.grid @dp(shape = 2)
 func.func @f(%g: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @below {{'shard.all_reduce' op reduces by sum; gradients of a step are reduced by average}}
-  %0 = shard.all_reduce %g on @dp grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
+  // expected-error @below {{'shard.all_reduce' op reduces by max; gradients of a step are reduced by sum or average}}
+  %0 = shard.all_reduce %g on @dp grid_axes = [0] reduction = max : tensor<4xf32> -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
 

@@ -10,11 +10,18 @@
 // RUN: msamp-compile %t/whole.mlir --shard=fsdp2 --ranks=2 -o %t/whole
 // RUN: sh -c 'for plan in graph whole; do msamp-run %t/$plan --params %t/m.params --grads "%t/m.g{step}.r{rank}" --save %t/$plan.out || exit 1; done' | FileCheck %s
 // RUN: cmp %t/graph.out %t/whole.out
-// PLAN: sharded fsdp2 over 2 ranks
+// PLAN: sharded fsdp2 over 2 ranks, mean of gradients
+// Without a word upstream's collectives sum.
+// RUN: sed 's/ reduction = average//' %s > %t/sum.mlir
+// RUN: msamp-compile %t/sum.mlir -o %t/sum
+// RUN: msamp-compile %t/whole.mlir --shard=fsdp2 --ranks=2 --grad-reduction=sum -o %t/wholesum
+// RUN: sh -c 'for plan in sum wholesum; do msamp-run %t/$plan --params %t/m.params --grads "%t/m.g{step}.r{rank}" --save %t/$plan.out || exit 1; done' | FileCheck %s
+// RUN: cmp %t/sum.out %t/wholesum.out
+// RUN: not cmp %t/sum.out %t/graph.out
 // CHECK-COUNT-2: 2 tensors, 38 parameters; 3 steps, 0 skipped
 // RUN: msamp-compile %s --shard=fsdp2 --ranks=2 --collectives=separate -o %t/separate
 // RUN: msamp-plan-dump %t/separate | FileCheck %s --check-prefix=SEPARATE
-// SEPARATE: sharded fsdp2 over 2 ranks, separate collectives
+// SEPARATE: sharded fsdp2 over 2 ranks, mean of gradients, separate collectives
 // RUN: not msamp-compile %s --shard=flat --ranks=2 -o %t/no 2>&1 | FileCheck %s --check-prefix=POLICY
 // POLICY: error: 'msamp.wrapped_update' op is to be sharded flat over 2 ranks, but its function is sharded fsdp2 over 2
 

@@ -72,6 +72,12 @@ static LogicalResult refuseMixture(Operation *op, Type input, Type result) {
                            << "; both are bundles, or none is";
 }
 
+LogicalResult ReduceScatterOp::verify() {
+  if (getReduction() == RankReduction::Max) // C4
+    return emitOpError("reduces by max, expected mean or sum");
+  return success();
+}
+
 LogicalResult
 ReduceScatterOp::verifySymbolUses(SymbolTableCollection &symbols) {
   Type input = getInput().getType(), result = getResult().getType();
@@ -90,19 +96,53 @@ ReduceScatterOp::verifySymbolUses(SymbolTableCollection &symbols) {
                                   StringAttr::get(getContext(), kGradRole));
   if (result != expected) // C2
     return emitOpError() << "gives " << result << ", expected " << expected;
-  return verifyGroup(*this, bundle, getGroupAttr(), symbols);
+  if (failed(verifyGroup(*this, bundle, getGroupAttr(), symbols)))
+    return failure();
+  auto layout =
+      symbols.lookupNearestSymbolFrom<LayoutOp>(*this, bundle.getLayout());
+  RankReduction own = getReduction().value_or(RankReduction::Mean);
+  RankReduction ofLayout = layout.getReduction().value_or(RankReduction::Mean);
+  if (own == ofLayout) // C1
+    return success();
+  InFlightDiagnostic diagnostic =
+      emitOpError() << "reduces by " << stringifyRankReduction(own)
+                    << ", but layout " << bundle.getLayout() << " by "
+                    << stringifyRankReduction(ofLayout);
+  diagnostic.attachNote(layout.getLoc()) << "layout defined here";
+  return diagnostic;
 }
 
 LogicalResult AllReduceOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (auto bundle = dyn_cast<BundleType>(getInput().getType()))
+    return verifyGroup(*this, bundle, getGroupAttr(), symbols);
   return findGroup(*this, getGroupAttr(), symbols);
 }
 
 LogicalResult AllReduceOp::verify() {
-  Type input = getInput().getType();
-  if (getTensorShape(input) != getResult().getType().getShape()) // C2
-    return emitOpError() << "takes " << input << " and gives "
-                         << getResult().getType() << ", of another shape";
+  Type input = getInput().getType(), result = getResult().getType();
+  auto bundle = dyn_cast<BundleType>(input);
+  if (getReduction() == RankReduction::Max) { // C3
+    auto tensor = dyn_cast<RankedTensorType>(input);
+    bool isScalar = bundle ? bundle.isScalar()
+                           : tensor && tensor.getRank() == 0 &&
+                                 tensor.getElementType().isF32();
+    if (isScalar && input == result)
+      return success();
+    return emitOpError() << "takes " << input << " and gives " << result
+                         << "; the maximum over ranks is of one f32 a tensor";
+  }
+  if (bundle || isa<BundleType>(result)) // C2
+    return emitOpError() << "takes " << input << " and gives " << result
+                         << "; of bundles there is only the maximum, of "
+                            "amaxes";
+  if (getTensorShape(input) != getTensorShape(result))
+    return emitOpError() << "takes " << input << " and gives " << result
+                         << ", of another shape";
   return success();
+}
+
+LogicalResult BarrierOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return findGroup(*this, getGroupAttr(), symbols);
 }
 
 LogicalResult AllGatherOp::verifySymbolUses(SymbolTableCollection &symbols) {

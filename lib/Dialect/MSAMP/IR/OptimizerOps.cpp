@@ -327,6 +327,8 @@ LogicalResult LayoutOp::verify() {
   }
   if (!getSharding())
     return success();
+  if (getReduction() == RankReduction::Max) // C2
+    return emitOpError("reduces gradients by max, expected mean or sum");
   for (auto storageClass : getTable().front().getOps<StorageClassOp>()) { // C3
     StorageAttr grad = storageClass.getStorage(kGradRole);
     if (!storageClass.getStorage(kWireRole))
@@ -336,7 +338,7 @@ LogicalResult LayoutOp::verify() {
     if (!grad || !grad.getPayload().isF32())
       return storageClass.emitOpError()
              << "format of role \"grad\" is " << grad
-             << "; gradients of a sharded layout are means, in f32";
+             << "; gradients of a sharded layout are means or sums, in f32";
   }
   return success();
 }

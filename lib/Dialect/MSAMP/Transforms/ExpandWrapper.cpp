@@ -96,6 +96,9 @@ struct ExpandWrapper
     Location loc = update.getLoc();
     FlatSymbolRefAttr layout =
         cast<BundleType>(update.getWeight().getType()).getLayout();
+    auto table = symbols.lookup<LayoutOp>(layout.getValue());
+    bool isSplit = table && table.getSharding() &&
+                   *table.getSharding() != ShardingPolicy::None;
     Type wide = BundleType::getWide(layout);
     auto dequantize = [&](Value stored) -> Value {
       return DequantizeOp::create(builder, loc, wide, stored);
@@ -104,6 +107,10 @@ struct ExpandWrapper
     auto quantize = [&](Value value, Value previous) -> Value {
       Type scalar = BundleType::getScalar(layout);
       Value amax = AmaxOp::create(builder, loc, scalar, value);
+      if (isSplit)
+        amax = AllReduceOp::create(
+            builder, loc, scalar, amax, table.getGroupAttr().getAttr(),
+            RankReductionAttr::get(&getContext(), RankReduction::Max));
       Value scale = ComputeScaleOp::create(builder, loc, scalar, amax, previous,
                                            TypeAttr());
       return QuantizeOp::create(builder, loc, previous.getType(),

@@ -207,7 +207,11 @@ private:
     StorageAttr storage = storageClass.getStorage(bundleRole);
     if (!storage || !storage.isScaled())
       return {};
-    Value wide = computeScale.getAmax().getDefiningOp<AmaxOp>().getInput();
+    // Of parts of tensors on ranks the runtime makes the amax of all.
+    Value amaxOfStep = computeScale.getAmax();
+    if (auto ofRanks = amaxOfStep.getDefiningOp<AllReduceOp>())
+      amaxOfStep = ofRanks.getInput();
+    Value wide = amaxOfStep.getDefiningOp<AmaxOp>().getInput();
     if (storage.isBounded())
       return reportScale(emitBoundedScale(wide, bundleRole, storage),
                          bundleRole);
@@ -392,6 +396,38 @@ struct FuseStep : public mlir::msamp::impl::FuseStepBase<FuseStep> {
             llvm::any_of(op->getResultTypes(), isBundle));
   }
 
+  /// Makes sure that ranks meet at a barrier without one.
+  static LogicalResult checkBarrier(BarrierOp barrier) {
+    auto isOfGroup = [&](auto op) {
+      return op && op.getGroup() == barrier.getGroup();
+    };
+    for (Operation &op : *barrier->getBlock())
+      if (op.isBeforeInBlock(barrier)
+              ? isOfGroup(dyn_cast<AllGatherOp>(op))
+              : isOfGroup(dyn_cast<ReduceScatterOp>(op)))
+        return success();
+    return barrier.emitOpError()
+           << "of @" << barrier.getGroup()
+           << " is neither before a reduce_scatter nor after an all_gather "
+              "over "
+              "that group; ranks of a step meet nowhere else";
+  }
+
+  /// Makes sure that ranks that update parts of tensors choose one scale.
+  static LogicalResult checkScales(func::FuncOp function, LayoutOp layout) {
+    bool isSplit =
+        layout.getSharding() && *layout.getSharding() != ShardingPolicy::None;
+    for (auto computeScale :
+         function.getBody().front().getOps<ComputeScaleOp>())
+      if (isSplit && !computeScale.getAmax().getDefiningOp<AllReduceOp>())
+        return computeScale.emitOpError()
+               << "takes the amax of a rank's part of tensors; in layout @"
+               << layout.getSymName()
+               << ", whose tensors ranks share, it must come from an "
+                  "msamp.all_reduce by max";
+    return success();
+  }
+
   /// The single update of `function`, if every op can be part of a launch and
   /// the function returns what it stores.
   static FailureOr<UpdateOp> match(func::FuncOp function) {
@@ -412,8 +448,11 @@ struct FuseStep : public mlir::msamp::impl::FuseStepBase<FuseStep> {
           return op.emitOpError(
               "is of a value that the function computes; gradients come as "
               "arguments");
-      } else if (!isa<DequantizeOp, AmaxOp, ComputeScaleOp, QuantizeOp,
-                      AllGatherOp>(op) ||
+      } else if (auto barrier = dyn_cast<BarrierOp>(op)) {
+        if (failed(checkBarrier(barrier)))
+          return failure();
+      } else if (!isa<DequantizeOp, AmaxOp, AllReduceOp, ComputeScaleOp,
+                      QuantizeOp, AllGatherOp>(op) ||
                  !isBundleOp(&op)) {
         return op.emitError()
                << "'" << op.getName() << "' cannot be fused into a launch";
@@ -461,6 +500,8 @@ struct FuseStep : public mlir::msamp::impl::FuseStepBase<FuseStep> {
     if (!layout)
       return update->emitOpError()
              << "layout " << layoutRef << " is not defined";
+    if (failed(checkScales(function, layout)))
+      return failure();
 
     llvm::MapVector<StringAttr, size_t> tensorsOfClass;
     for (auto tensor : layout.getTable().front().getOps<TensorOp>()) {

@@ -1,9 +1,10 @@
 // Updates of a rank's parts of tensors, between collectives, to updates of
 // whole tensors.
 //
-// Before: the gradient of an update is the mean over ranks by a collective on
-//         tensors; what it updates is whole on every rank (all_reduce), or the
-//         rank's part (reduce_scatter), of which weights are gathered.
+// Before: the gradient of an update is the mean or sum over ranks by a
+//         collective on tensors; what it updates is whole on every rank
+//         (all_reduce), or the rank's part (reduce_scatter), of which weights
+//         are gathered.
 // After:  a whole-model step, whose function says how it was sharded:
 //         msamp-shard-step brings it to a rank's form, whatever the number of
 //         tensors.
@@ -30,6 +31,13 @@ static std::optional<ShardingPolicy> getPolicy(Operation *collective) {
   if (isa<ReduceScatterOp>(collective))
     return ShardingPolicy::FSDP2;
   return std::nullopt;
+}
+
+/// By what `collective` reduces; null: the mean.
+static RankReductionAttr getReduction(Operation *collective) {
+  auto reduce = dyn_cast<AllReduceOp>(collective);
+  return reduce ? reduce.getReductionAttr()
+                : cast<ReduceScatterOp>(collective).getReductionAttr();
 }
 
 /// The type of the whole tensor of which `part` is a rank's part.
@@ -70,6 +78,7 @@ struct LiftCollectives
                << " has branches; a rank's step between collectives on tensors "
                   "is straight";
       ShardingPolicy policy = *getPolicy(first);
+      RankReductionAttr reduction = getReduction(first);
       std::optional<SymbolTable::UseRange> uses =
           SymbolTable::getSymbolUses(function, getOperation());
       if (policy == ShardingPolicy::FSDP2 && uses && !uses->empty()) {
@@ -93,6 +102,8 @@ struct LiftCollectives
       function->setAttr(kShardingAttr,
                         ShardingPolicyAttr::get(&getContext(), policy));
       function->setAttr(kGroupAttr, name);
+      if (reduction)
+        function->setAttr(kReductionAttr, reduction);
     }
     WalkResult left = function.walk([](Operation *op) {
       auto isTensor = [](Value value) {
@@ -112,6 +123,7 @@ struct LiftCollectives
   static LogicalResult check(WrappedUpdateOp update, Operation *first) {
     Operation *collective = update.getGrad().getDefiningOp();
     if (getPolicy(collective) == getPolicy(first) &&
+        getReduction(collective) == getReduction(first) &&
         collective->getAttr("group") == first->getAttr("group"))
       return success();
     InFlightDiagnostic diagnostic = update.emitOpError(
@@ -127,7 +139,7 @@ struct LiftCollectives
     Operation *collective = update.getGrad().getDefiningOp();
     if (!collective->hasOneUse())
       return collective->emitOpError(
-          "has other users than an update; the mean is nowhere else");
+          "has other users than an update; what it gives is nowhere else");
     if (policy == ShardingPolicy::FSDP2 && failed(widen(update, group)))
       return failure();
     update.getGradMutable().assign(collective->getOperand(0));

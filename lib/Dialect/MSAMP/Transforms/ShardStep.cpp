@@ -1,10 +1,11 @@
 // A step of one process to that of one rank.
 // Before: updates are bundled, classes complete.
 // After:  layouts say which elements a rank updates, and each update takes the
-//         mean gradient over ranks and gives whole weights. Which elements
-//         these are is arithmetic that every rank does when it loads the plan,
-//         so one plan serves all ranks.
+//         mean gradient, or the sum, over ranks and gives whole weights. Which
+//         elements these are is arithmetic that every rank does when it loads
+//         the plan, so one plan serves all ranks.
 
+#include "msamp/Dialect/MSAMP/Transforms/CostModel.h"
 #include "msamp/Dialect/MSAMP/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -32,6 +33,9 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
     if (!gradWire.empty() && !getWire(context))
       return emitError(loc) << "unknown wire format '" << gradWire
                             << "', expected e4m3, e5m2, bf16 or f32";
+    if (!reduction.empty() && reduction != "mean" && reduction != "sum")
+      return emitError(loc)
+             << "unknown reduction '" << reduction << "', expected mean or sum";
     if (!symbolizeCollectiveKind(collectives))
       return emitError(loc) << "unknown collectives '" << collectives
                             << "', expected auto, separate or fused";
@@ -49,6 +53,7 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       function->removeAttr(kShardingAttr);
       function->removeAttr(kGroupAttr);
+      function->removeAttr(kReductionAttr);
     }
   }
 
@@ -56,7 +61,15 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
   struct Sharding {
     ShardingPolicy policy;
     ProcessGroupOp group;
+    RankReductionAttr reduction; // null: the mean
   };
+
+  /// What the option asks for.
+  RankReductionAttr getReduction() {
+    return reduction == "sum"
+               ? RankReductionAttr::get(&getContext(), RankReduction::Sum)
+               : RankReductionAttr();
+  }
 
   /// What the update's function says, or the options.
   FailureOr<Sharding> getSharding(WrappedUpdateOp update,
@@ -72,7 +85,7 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
       FailureOr<ProcessGroupOp> group = getGroup(symbols, update.getLoc());
       if (failed(group))
         return failure();
-      return Sharding{*asked, *group};
+      return Sharding{*asked, *group, getReduction()};
     }
     auto name = function->getAttrOfType<FlatSymbolRefAttr>(kGroupAttr);
     auto group = name ? symbols.lookup<ProcessGroupOp>(name.getValue())
@@ -102,7 +115,15 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
       diagnostic.attachNote(group.getLoc()) << "group defined here";
       return diagnostic;
     }
-    return Sharding{own.getValue(), group};
+    auto ownReduction =
+        function->getAttrOfType<RankReductionAttr>(kReductionAttr);
+    RankReduction found =
+        ownReduction ? ownReduction.getValue() : RankReduction::Mean;
+    if (!reduction.empty() && found != symbolizeRankReduction(reduction))
+      return update.emitOpError()
+             << "is to reduce its gradient by " << reduction.getValue()
+             << ", but its function does by " << stringifyRankReduction(found);
+    return Sharding{own.getValue(), group, ownReduction};
   }
 
   /// The format that `grad-wire` names, or null.
@@ -181,9 +202,9 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
     Location loc = update.getLoc();
     grad.setType(BundleType::get(&getContext(), bundle.getLayout(),
                                  builder.getStringAttr(kWireRole)));
-    auto mean =
-        ReduceScatterOp::create(builder, loc, bundle, grad, group.getSymName());
-    grad.replaceAllUsesExcept(mean, mean);
+    auto reduced = ReduceScatterOp::create(
+        builder, loc, bundle, grad, group.getSymName(), sharding->reduction);
+    grad.replaceAllUsesExcept(reduced, reduced);
     builder.setInsertionPointAfter(update);
     Value weight = update.getUpdated().front();
     if (*layout.getSharding() != ShardingPolicy::None) {
@@ -216,8 +237,11 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
       storageClass.setFormatsAttr(formats.getDictionary(&getContext()));
       remarkWire(storageClass, wire, sharding);
     }
+    remarkCollectives(layout, sharding);
     layout.setSharding(sharding.policy);
     layout.setGroup(sharding.group.getSymName());
+    if (sharding.reduction)
+      layout.setReductionAttr(sharding.reduction);
     return success();
   }
 
@@ -225,9 +249,6 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
   static void remarkWire(StorageClassOp storageClass, StorageAttr wire,
                          Sharding sharding) {
     StorageAttr weight = storageClass.getStorage(kWeightRole);
-    auto bytesOf = [](StorageAttr storage) {
-      return storage ? storage.getPayload().getIntOrFloatBitWidth() / 8.0 : 0.0;
-    };
     // All to all: to each other rank what that one updates.
     auto ranks = static_cast<double>(sharding.group.getRanks());
     double others = ranks - 1, share = others / ranks;
@@ -241,10 +262,72 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
                          storageClass.getSymName(),
                          stringifyShardingPolicy(sharding.policy),
                          sharding.group.getRanks(),
-                         bytesOf(wire) * (isReplicated ? others : share),
+                         getBytes(wire) * (isReplicated ? others : share),
                          wire.getPayload(),
-                         isReplicated ? 0.0 : bytesOf(weight) * share)
+                         isReplicated ? 0.0 : getBytes(weight) * share)
                .str();
+  }
+
+  /// Says what speaks for either kind of collectives.
+  static void remarkCollectives(LayoutOp layout, Sharding sharding) {
+    auto ranks = static_cast<double>(sharding.group.getRanks());
+    bool isSplit = sharding.policy != ShardingPolicy::None;
+    double sent = 0, moved = 0;
+    SymbolTable classes(layout);
+    for (auto tensor : layout.getTable().front().getOps<TensorOp>()) {
+      auto storageClass = tensor.getStorageClassAttr()
+                              ? classes.lookup<StorageClassOp>(
+                                    tensor.getStorageClassAttr().getAttr())
+                              : StorageClassOp();
+      if (!storageClass)
+        continue;
+      double bytes = 0; // of what is read and written
+      bool readsTwice = false;
+      for (NamedAttribute format : storageClass.getFormats()) {
+        auto storage = cast<StorageAttr>(format.getValue());
+        StringRef role = format.getName().getValue();
+        if (role == kWireRole || role == kGradRole)
+          continue;
+        bytes += 2.0 * getBytes(storage);
+        readsTwice |=
+            storage.isScaled() && !storage.isDelayed() && !storage.isBounded();
+      }
+      if (readsTwice)
+        bytes *= 1.5;
+      double wire = getBytes(storageClass.getStorage(kWireRole));
+      double weight = getBytes(storageClass.getStorage(kWeightRole));
+      double elements = 1;
+      for (int64_t extent : tensor.getTensorType().getShape())
+        elements *= static_cast<double>(extent);
+      double own = isSplit ? elements / ranks : elements;
+      sent += isSplit ? (wire + weight) * (elements - own)
+                      : wire * elements * (ranks - 1);
+      moved += own * (bytes + wire * ranks);
+    }
+    double update = cost::milliseconds(moved, cost::kMemory);
+    double links = cost::milliseconds(sent, cost::kFusedLink);
+    double exchange = cost::milliseconds(sent, cost::kExchangeLink);
+    CollectiveKind kind =
+        sharding.group.getCollectives().value_or(CollectiveKind::Auto);
+    remark::analysis(
+        layout.getLoc(),
+        remark::RemarkOpts::name("Collectives").category("msamp-shard-step"))
+        << llvm::formatv(
+               "collectives of @{0}: {1}. On H200s that reach one another's "
+               "memory a fused step would take {2:f3} ms, the longer of links "
+               "({3:f3}) and update ({4:f3}), and a separate one {5:f3}, the "
+               "exchange ({6:f3}) and then the update{7}",
+               sharding.group.getSymName(), stringifyCollectiveKind(kind),
+               std::max(links, update), links, update, exchange + update,
+               exchange,
+               kind == CollectiveKind::Auto
+                   ? "; which ranks reach one another is known when they meet"
+                   : "")
+               .str();
+  }
+
+  static double getBytes(StorageAttr storage) {
+    return storage ? storage.getPayload().getIntOrFloatBitWidth() / 8.0 : 0.0;
   }
 
   static constexpr llvm::StringLiteral kGroup = "dp";

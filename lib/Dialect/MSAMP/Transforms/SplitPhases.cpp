@@ -6,6 +6,7 @@
 //         reads every operand again (18 bytes where 12 would do); a runtime may
 //         leave the reduce phase out where nothing it finds is needed.
 
+#include "msamp/Dialect/MSAMP/Transforms/CostModel.h"
 #include "msamp/Dialect/MSAMP/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -225,6 +226,18 @@ struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
     eraseDeadOps(copy);
   }
 
+  /// Elements of all tensors of a kernel's class.
+  static double countElements(KernelOp kernel, LaunchOp launch) {
+    auto layout = SymbolTable::lookupNearestSymbolFrom<LayoutOp>(
+        launch->getParentOp(), launch.getLayoutAttr());
+    double elements = 0;
+    for (auto tensor : layout.getTable().front().getOps<TensorOp>())
+      if (tensor.getStorageClassAttr() == kernel.getStorageClassAttr())
+        elements +=
+            static_cast<double>(tensor.getTensorType().getNumElements());
+    return elements;
+  }
+
   static void remarkSplit(KernelOp kernel, ArrayRef<StringRef> current,
                           uint64_t againBits) {
     auto launch = kernel->getParentOfType<LaunchOp>();
@@ -241,12 +254,28 @@ struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
                  .str();
       return;
     }
+    uint64_t bits = 0;
+    for (Operation &op : kernel.getBody().front()) {
+      if (auto load = dyn_cast<LoadOp>(op))
+        bits += load.getType().getIntOrFloatBitWidth();
+      if (auto store = dyn_cast<StoreOp>(op))
+        bits += store.getValue().getType().getIntOrFloatBitWidth();
+    }
+    double elements = countElements(kernel, launch);
+    auto predict = [&](uint64_t bitsOfElement) {
+      return cost::milliseconds(
+          elements * static_cast<double>(bitsOfElement) / 8, cost::kMemory);
+    };
     remark::missed(kernel.getLoc(), opts)
         << llvm::formatv("kernel @{0}: two phases, {1} bytes a parameter are "
-                         "read twice, for the exact scales of {2}; delayed "
-                         "scaling would read them once",
+                         "read twice, for the exact scales of {2}; delayed or "
+                         "bounded scaling would read them once: {3} in place "
+                         "of {4} bytes a parameter, {5:f3} in place of {6:f3} "
+                         "ms of an H200's memory for this class",
                          kernel.getSymName(), againBits / 8,
-                         llvm::join(current, ", "))
+                         llvm::join(current, ", "), bits / 8,
+                         (bits + againBits) / 8, predict(bits),
+                         predict(bits + againBits))
                .str();
   }
 };

@@ -141,8 +141,10 @@ DEVICE bool agreeOnTensor(DeviceStep *step, uint32_t tensor, double gradScale) {
   const float withoutScale = gradScaleInv(1.0f, gradScale);
   Phase needed = prepareGradient(
       step, tensor, amax * static_cast<float>(msamp_num_ranks()),
-      floatOf(magnitudeBits(largestMean(wire, largestScale, msamp_num_ranks()) *
-                            withoutScale)),
+      floatOf(magnitudeBits(
+          largestReduced(wire, largestScale, msamp_num_ranks(),
+                         static_cast<RankReduction>(msamp_rank_reduction())) *
+          withoutScale)),
       withoutScale, gradScale);
   return row.sweep == static_cast<uint32_t>(Phase::Scalars) &&
          setSweep(step, row, needed);

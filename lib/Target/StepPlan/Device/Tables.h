@@ -9,6 +9,8 @@ struct Cursor;
 
 /// Ranks of the plan; 0 if it is for one process.
 IMPORT uint32_t msamp_num_ranks();
+/// RankReduction of such a plan.
+IMPORT uint32_t msamp_rank_reduction();
 /// The optimizer's scalars: f64 hyper-parameters in, f32 out.
 IMPORT void msamp_scalars(int64_t step, const double *hyper, float *scalars);
 /// Codes of 4 elements in the format of a class's gradients (of gradients on

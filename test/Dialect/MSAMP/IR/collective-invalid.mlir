@@ -41,7 +41,7 @@ msamp.layout @m sharding(flat over @dp) {
 
 msamp.process_group @dp ranks(2)
 msamp.layout @m sharding(flat over @dp) {
-  // expected-error @below {{format of role "grad" is #msamp.storage<bf16>; gradients of a sharded layout are means, in f32}}
+  // expected-error @below {{format of role "grad" is #msamp.storage<bf16>; gradients of a sharded layout are means or sums, in f32}}
   msamp.storage_class @c {weight = #msamp.storage<f32>, grad = #msamp.storage<bf16>, wire = #msamp.storage<bf16>}
 }
 
@@ -158,5 +158,70 @@ msamp.layout @m sharding(flat over @dp) {}
 func.func @f(%g: !msamp.bundle<@m, wire>) {
   // expected-error @below {{'msamp.reduce_scatter' op gives '!msamp.bundle<@m, weight>', expected '!msamp.bundle<@m, grad>'}}
   %0 = msamp.reduce_scatter %g over @dp : !msamp.bundle<@m, wire> -> !msamp.bundle<@m, weight>
+  return
+}
+
+// -----
+
+msamp.process_group @dp ranks(2)
+// expected-error @below {{'msamp.layout' op reduces gradients by max, expected mean or sum}}
+msamp.layout @m sharding(flat over @dp by max) {}
+
+// -----
+
+msamp.process_group @dp ranks(2)
+// expected-note @below {{layout defined here}}
+msamp.layout @m sharding(flat over @dp by sum) {}
+func.func @f(%g: !msamp.bundle<@m, wire>) {
+  // expected-error @below {{'msamp.reduce_scatter' op reduces by mean, but layout @m by sum}}
+  %0 = msamp.reduce_scatter %g over @dp : !msamp.bundle<@m, wire> -> !msamp.bundle<@m, grad>
+  return
+}
+
+// -----
+
+msamp.process_group @dp ranks(2)
+func.func @f(%g: tensor<4xf32>) {
+  // expected-error @below {{'msamp.reduce_scatter' op reduces by max, expected mean or sum}}
+  %0 = msamp.reduce_scatter %g over @dp by max : tensor<4xf32> -> tensor<2xf32>
+  return
+}
+
+// -----
+
+msamp.process_group @dp ranks(2)
+func.func @f(%g: tensor<4xf32>) {
+  // expected-error @below {{'msamp.all_reduce' op takes 'tensor<4xf32>' and gives 'tensor<4xf32>'; the maximum over ranks is of one f32 a tensor}}
+  %0 = msamp.all_reduce %g over @dp by max : tensor<4xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+msamp.process_group @dp ranks(2)
+msamp.layout @m sharding(flat over @dp) {}
+func.func @f(%g: !msamp.bundle<@m, wire>) {
+  // expected-error @below {{'msamp.all_reduce' op takes '!msamp.bundle<@m, wire>' and gives '!msamp.bundle<@m, grad>'; of bundles there is only the maximum, of amaxes}}
+  %0 = msamp.all_reduce %g over @dp : !msamp.bundle<@m, wire> -> !msamp.bundle<@m, grad>
+  return
+}
+
+// -----
+
+msamp.process_group @dp ranks(2)
+msamp.process_group @tp ranks(2)
+// expected-note @below {{layout defined here}}
+msamp.layout @m sharding(flat over @dp) {}
+func.func @f(%a: !msamp.bundle<@m, scalar>) {
+  // expected-error @below {{'msamp.all_reduce' op is over group @tp, but layout @m is sharded over @dp}}
+  %0 = msamp.all_reduce %a over @tp by max : !msamp.bundle<@m, scalar> -> !msamp.bundle<@m, scalar>
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @below {{'msamp.barrier' op group @dp is not defined}}
+  msamp.barrier over @dp
   return
 }

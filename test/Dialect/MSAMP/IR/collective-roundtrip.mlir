@@ -13,6 +13,8 @@ msamp.process_group @one ranks(1) {note = "alone"}
 msamp.layout @none sharding(none over @one) {}
 // CHECK: msamp.layout @flat sharding(flat over @dp) {
 msamp.layout @flat sharding(flat over @dp) {}
+// CHECK: msamp.layout @sums sharding(flat over @dp by sum) {
+msamp.layout @sums sharding(flat over @dp by sum) {}
 // CHECK: msamp.layout @tensor sharding(tensor over @dp) attributes {note = "whole"} {
 msamp.layout @tensor sharding(tensor over @dp) attributes {note = "whole"} {}
 // CHECK: msamp.layout @m sharding(fsdp2 over @dp) {
@@ -43,5 +45,21 @@ func.func @tensors(%g: tensor<8x4xbf16>, %s: !whole, %p: !part) {
   %1 = msamp.reduce_scatter %s over @dp : !whole -> tensor<2x4xf32>
   // CHECK: msamp.all_gather %[[P]] over @dp : !msamp.scaled<2x4, {{.*}}> -> !msamp.scaled<8x4, {{.*}}>
   %2 = msamp.all_gather %p over @dp : !part -> !whole
+  // CHECK: msamp.reduce_scatter %[[G]] over @dp by sum : tensor<8x4xbf16> -> tensor<2x4xf32>
+  %3 = msamp.reduce_scatter %g over @dp by sum : tensor<8x4xbf16> -> tensor<2x4xf32>
+  // CHECK: msamp.all_reduce %[[G]] over @dp by sum : tensor<8x4xbf16> -> tensor<8x4xf32>
+  %4 = msamp.all_reduce %g over @dp by sum : tensor<8x4xbf16> -> tensor<8x4xf32>
+  return
+}
+
+// CHECK-LABEL: func.func @amaxes
+// CHECK-SAME: (%[[A:.*]]: !msamp.bundle<@m, scalar>, %[[T:.*]]: tensor<f32>)
+func.func @amaxes(%a: !msamp.bundle<@m, scalar>, %t: tensor<f32>) {
+  // CHECK: msamp.all_reduce %[[A]] over @dp by max : !msamp.bundle<@m, scalar> -> !msamp.bundle<@m, scalar>
+  %0 = msamp.all_reduce %a over @dp by max : !msamp.bundle<@m, scalar> -> !msamp.bundle<@m, scalar>
+  // CHECK: msamp.all_reduce %[[T]] over @dp by max : tensor<f32> -> tensor<f32>
+  %1 = msamp.all_reduce %t over @dp by max : tensor<f32> -> tensor<f32>
+  // CHECK: msamp.barrier over @dp
+  msamp.barrier over @dp
   return
 }

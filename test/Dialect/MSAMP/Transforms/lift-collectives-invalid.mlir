@@ -83,7 +83,7 @@ scalars(%step: i64) {
   msamp.yield %param : f32
 }
 func.func @mean_elsewhere(%w: tensor<4xf32>, %g: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
-  // expected-error @below {{'msamp.all_reduce' op has other users than an update; the mean is nowhere else}}
+  // expected-error @below {{'msamp.all_reduce' op has other users than an update; what it gives is nowhere else}}
   %m = msamp.all_reduce %g over @dp : tensor<4xf32> -> tensor<4xf32>
   %0 = msamp.wrapped_update @plain name "a" weight(%w : tensor<4xf32>) grad(%m : tensor<4xf32>)
   return %0, %m : tensor<4xf32>, tensor<4xf32>
@@ -201,4 +201,24 @@ func.func @branches(%w: tensor<4xf32>, %g: tensor<4xf32>) -> tensor<4xf32> {
   cf.br ^end(%0 : tensor<4xf32>)
 ^end(%1: tensor<4xf32>):
   return %1 : tensor<4xf32>
+}
+
+// -----
+
+msamp.process_group @dp ranks(2)
+msamp.optimizer @plain states() hyper()
+scalars(%step: i64) {
+  msamp.yield
+} body(%param: f32, %grad: f32) {
+  msamp.yield %param : f32
+}
+func.func @mean_and_sum(%w: tensor<4xf32>, %v: tensor<4xf32>, %g: tensor<4xf32>, %h: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  // expected-note @below {{whose gradient is reduced here}}
+  %m = msamp.all_reduce %g over @dp : tensor<4xf32> -> tensor<4xf32>
+  %0 = msamp.wrapped_update @plain name "a" weight(%w : tensor<4xf32>) grad(%m : tensor<4xf32>)
+  // expected-note @below {{and this one's here}}
+  %n = msamp.all_reduce %h over @dp by sum : tensor<4xf32> -> tensor<4xf32>
+  // expected-error @below {{'msamp.wrapped_update' op is sharded otherwise than another update of the function}}
+  %1 = msamp.wrapped_update @plain name "b" weight(%v : tensor<4xf32>) grad(%n : tensor<4xf32>)
+  return %0, %1 : tensor<4xf32>, tensor<4xf32>
 }

@@ -57,3 +57,15 @@ func.func @data_parallel(%w: tensor<4xf32>, %s: tensor<4xf32>, %g: tensor<4xbf16
   %0:2 = msamp.wrapped_update @momentum weight(%w : tensor<4xf32>) grad(%mean : tensor<4xf32>) states(%s : tensor<4xf32>)
   return %0#0, %0#1 : tensor<4xf32>, tensor<4xf32>
 }
+
+// CHECK-LABEL: func.func @sums
+// CHECK-SAME: attributes {msamp.group = @dp, msamp.reduction = #msamp.rank_reduction<sum>, msamp.sharding = #msamp.sharding_policy<none>}
+// SHARD-LABEL: msamp.layout @sums_layout sharding(none over @dp by sum)
+// SHARD: func.func @sums
+// SHARD-NOT: attributes
+// SHARD: msamp.reduce_scatter %{{.*}} over @dp by sum
+func.func @sums(%w: tensor<4xf32>, %s: tensor<4xf32>, %g: tensor<4xbf16>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %sum = msamp.all_reduce %g over @dp by sum : tensor<4xbf16> -> tensor<4xf32>
+  %0:2 = msamp.wrapped_update @momentum weight(%w : tensor<4xf32>) grad(%sum : tensor<4xf32>) states(%s : tensor<4xf32>)
+  return %0#0, %0#1 : tensor<4xf32>, tensor<4xf32>
+}

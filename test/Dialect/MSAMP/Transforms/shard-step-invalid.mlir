@@ -3,9 +3,11 @@
 // RUN: not msamp-opt %s --split-input-file --msamp-shard-step="policy=rows" 2>&1 | FileCheck %s --check-prefix=POLICY
 // RUN: not msamp-opt %s --split-input-file --msamp-shard-step="grad-wire=e9m9" 2>&1 | FileCheck %s --check-prefix=WIRE
 // RUN: not msamp-opt %s --split-input-file --msamp-shard-step="collectives=magic" 2>&1 | FileCheck %s --check-prefix=KIND
+// RUN: not msamp-opt %s --split-input-file --msamp-shard-step="reduction=max" 2>&1 | FileCheck %s --check-prefix=REDUCTION
 // POLICY: error: unknown sharding 'rows', expected none, fsdp2, flat or tensor
 // WIRE: error: unknown wire format 'e9m9', expected e4m3, e5m2, bf16 or f32
 // KIND: error: unknown collectives 'magic', expected auto, separate or fused
+// REDUCTION: error: unknown reduction 'max', expected mean or sum
 
 msamp.layout @m {
   msamp.storage_class @c {weight = #msamp.storage<f32>, grad = #msamp.storage<f32>}

@@ -4,6 +4,9 @@
 // RUN: msamp-opt %s --msamp-shard-step="policy=fsdp2 ranks=4" | FileCheck %s
 // RUN: msamp-opt %s --msamp-shard-step="policy=none ranks=2 grad-wire=bf16" | FileCheck %s --check-prefix=NONE
 // RUN: msamp-opt %s --msamp-shard-step="policy=tensor ranks=3 grad-wire=e5m2 collectives=separate" | FileCheck %s --check-prefix=TENSOR
+// RUN: msamp-opt %s --msamp-shard-step="policy=flat ranks=4 reduction=sum" | FileCheck %s --check-prefix=SUM
+// RUN: msamp-opt %s --msamp-shard-step="policy=flat ranks=4" --msamp-expand-wrapper | FileCheck %s --check-prefix=WRAPPER
+// RUN: msamp-opt %s --msamp-shard-step="policy=none ranks=4" --msamp-expand-wrapper | FileCheck %s --check-prefix=WHOLE
 // RUN: msamp-opt %s --msamp-shard-step="policy=flat ranks=4" --msamp-expand-wrapper --msamp-fuse-step | FileCheck %s --check-prefix=FUSED
 // RUN: msamp-opt %s --msamp-shard-step="policy=fsdp2 ranks=4" --remarks-filter="msamp-shard-step" -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
 
@@ -25,6 +28,14 @@ msamp.layout @m {
   msamp.tensor "a" : tensor<4x4xf32> class(@matrix) group(@default)
   msamp.tensor "b" : tensor<4xf32> class(@vector) group(@default)
 }
+// SUM: msamp.layout @m sharding(flat over @dp by sum) {
+// SUM: msamp.reduce_scatter %{{.*}} over @dp by sum : !msamp.bundle<@m, wire> -> !msamp.bundle<@m, grad>
+// Ranks that have parts of tensors choose one scale for the whole.
+// WRAPPER: %[[AMAX:.*]] = msamp.amax
+// WRAPPER-NEXT: %[[ALL:.*]] = msamp.all_reduce %[[AMAX]] over @dp by max : !msamp.bundle<@m, scalar> -> !msamp.bundle<@m, scalar>
+// WRAPPER-NEXT: msamp.compute_scale %[[ALL]]
+// WHOLE-NOT: msamp.all_reduce
+// WHOLE: msamp.compute_scale
 // REMARK: class @matrix, fsdp2 over 4 ranks: a rank sends 0.75 bytes a parameter of gradients in f8E4M3FN and 0.75 of weights
 // REMARK: class @vector, fsdp2 over 4 ranks: a rank sends 3.00 bytes a parameter of gradients in f32 and 3.00 of weights
 msamp.optimizer @plain states() hyper()

@@ -4,10 +4,11 @@
     make-ranks.py UTILS STEM RANKS STEPS WIRE NAME:SHAPE... [STEP:RANK:NAME[:ELEMENT]=VALUE...]
 
 UTILS is the folder of safetensors_io. Writes STEM.params, STEM.g{step}.r{rank} and
-STEM.mean{step}: the mean over ranks of gradients that travel as WIRE (e4m3 or f32;
-vectors always as f32), by sums of neighbours; no such file where that is not finite. Worked out here in a way of its own,
-from the definition of the format and with Python's doubles, so that it can disagree
-with the runtime.
+STEM.mean{step} and STEM.sum{step}: the mean and sum over ranks of gradients that
+travel as WIRE (e4m3 or f32; vectors always as f32), by sums of neighbours; no such
+files where these are not finite. Worked out here in a way of its own, from the
+definition of the format and with Python's doubles, so that it can disagree with the
+runtime.
 """
 
 import math
@@ -42,23 +43,22 @@ def scale_of(amax):
     return scale
 
 
-def mean(values):
-    count = len(values)
+def add(values):
     while len(values) > 1:
         pairs = [f32(values[i] + values[i + 1])
                  for i in range(0, len(values) - 1, 2)]
         values = pairs + (values[-1:] if len(values) % 2 else [])
-    return f32(values[0] / count)
+    return values[0]
 
 
 def reduce(shape, grads, wire):
-    """What ranks make of their gradients of one tensor."""
+    """The sum of ranks' gradients of one tensor."""
     if wire == "e4m3" and len(shape) >= 2:
         scale = scale_of(max((abs(value) for own in grads for value in own),
                              default=0.0))
         grads = [[f32(to_e4m3(value * scale) / scale) for value in own]
                  for own in grads]
-    return [mean(list(element)) for element in zip(*grads)]
+    return [add(list(element)) for element in zip(*grads)]
 
 
 def main():
@@ -102,9 +102,12 @@ def main():
                         own[name][element] = value
             write(f"{stem}.g{step}.r{rank}", own)
         try:
+            sums = {name: reduce(shape, [own[name] for own in grads], wire)
+                    for name, shape in shapes.items()}
+            write(f"{stem}.sum{step}", sums)
             write(f"{stem}.mean{step}", {
-                name: reduce(shape, [own[name] for own in grads], wire)
-                for name, shape in shapes.items()})
+                name: [f32(value / int(ranks)) for value in values]
+                for name, values in sums.items()})
         except (OverflowError, ValueError):
             pass  # what Python says where a number is not finite
 

@@ -42,25 +42,39 @@ class MSAMP_CollectiveOp<string name, Type inputType, Type resultType>
       "$input `over` $group attr-dict `:` type($input) `->` type($result)";
 }
 
+/// A collective that reduces, by the mean unless it says otherwise.
+class MSAMP_ReducingOp<string name, Type inputType, Type resultType>
+    : MSAMP_CollectiveOp<name, inputType, resultType> {
+  let arguments = (ins inputType:$input, FlatSymbolRefAttr:$group,
+      OptionalAttr<MSAMP_RankReductionAttr>:$reduction);
+  let assemblyFormat = [{
+    $input `over` $group (`by` custom<EnumKeyword>($reduction)^)? attr-dict `:`
+    type($input) `->` type($result)
+  }];
+}
+
 def MSAMP_ReduceScatterOp
-    : MSAMP_CollectiveOp<"reduce_scatter", MSAMP_Updatable, MSAMP_Wide> {
-  let summary = "mean over ranks of their gradients, where it is updated";
+    : MSAMP_ReducingOp<"reduce_scatter", MSAMP_Updatable, MSAMP_Wide> {
+  let summary = "mean or sum over ranks of their gradients, where it is updated";
   let description = [{
     Takes every rank's own gradients of whole tensors, as they travel, and gives each
     rank the mean, in f32, of the elements that it updates: of a bundle (role "wire")
     under the layout's sharding, all of them under `none`; of a tensor an equal part
-    of its dimension 0, rank after rank.
+    of its dimension 0, rank after rank. `by sum` gives the sum instead.
 
     The mean of an element: every rank's value is decoded and multiplied by that
     rank's scale_inv; sums of neighbours (0 and 1, 2 and 3, …; a last one without a
-    neighbour as it is) are summed again in the same way until one is left; that is
-    divided by the number of ranks. Each sum and the quotient are rounded to f32. So
-    the bits depend on the number of ranks, and on nothing else.
+    neighbour as it is) are summed again in the same way until one is left, which is
+    the sum; the mean is that divided by the number of ranks. Each sum and the
+    quotient are rounded to f32. So the bits depend on the number of ranks, and on
+    nothing else.
 
-    * (C1) `group` is defined; of bundles it is that of the layout's sharding
+    * (C1) `group` is defined; of bundles it is that of the layout's sharding, and so
+      is the reduction
     * (C2) bundles: `input` is "wire", `result` is the layout's "grad"
     * (C3) tensors: shapes are static, dimension 0 of `input` is that of `result`
       times the ranks, the others are equal; `result` is f32
+    * (C4) the reduction is not `max`
 
     `msamp-lift-collectives` takes the tensor form to a step of whole tensors.
 
@@ -69,22 +83,28 @@ def MSAMP_ReduceScatterOp
         : !msamp.bundle<@model, wire> -> !msamp.bundle<@model, grad>
     ```
   }];
+  let hasVerifier = 1;
 }
 
 def MSAMP_AllReduceOp
-    : MSAMP_CollectiveOp<"all_reduce",
-                         AnyTypeOf<[RankedTensorOf<[F32, F16, BF16]>, MSAMP_Scaled]>,
-                         MSAMP_F32Tensor> {
-  let summary = "mean over ranks of a tensor's gradients, whole on every rank";
+    : MSAMP_ReducingOp<"all_reduce", MSAMP_Updatable, MSAMP_Wide> {
+  let summary = "mean, sum or maximum over ranks, whole on every rank";
   let description = [{
-    The mean that `msamp.reduce_scatter` defines, of all elements on every rank.
-    `msamp-lift-collectives` takes it to a step of whole tensors.
+    Of a tensor, the mean or sum that `msamp.reduce_scatter` defines, of all elements
+    on every rank. `msamp-lift-collectives` takes it to a step of whole tensors.
 
-    * (C1) `group` is defined
-    * (C2) `input` and `result` have one shape
+    `by max` is of amaxes: ranks that update parts of a tensor choose one scale for
+    all of it. The maximum is of bits, as that of `msamp.amax`. Of a bundle it is one
+    exchange for all tensors.
+
+    * (C1) `group` is defined; of bundles it is that of the layout's sharding
+    * (C2) mean and sum: tensors of one shape
+    * (C3) maximum: one type, a scalar bundle or an f32 tensor of rank 0
 
     ```mlir
     %mean = msamp.all_reduce %g over @dp : tensor<8x4xbf16> -> tensor<8x4xf32>
+    %amax = msamp.all_reduce %own over @dp by max
+        : !msamp.bundle<@model, scalar> -> !msamp.bundle<@model, scalar>
     ```
   }];
   let hasVerifier = 1;
@@ -105,6 +125,25 @@ def MSAMP_AllGatherOp
     %whole = msamp.all_gather %part over @dp : tensor<2x4xbf16> -> tensor<8x4xbf16>
     ```
   }];
+}
+
+def MSAMP_BarrierOp : MSAMP_Op<"barrier",
+    [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "wait until all ranks have come here";
+  let description = [{
+    No rank goes on before all have come. Ranks of a step meet where gradients are
+    reduced and where weights are gathered, so a barrier before the first or after
+    the second asks for nothing more, and `msamp-fuse-step` drops it there; elsewhere
+    in a step it is refused.
+
+    * (C1) `group` is defined
+
+    ```mlir
+    msamp.barrier over @dp
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$group);
+  let assemblyFormat = "`over` $group attr-dict";
 }
 
 #endif // MSAMP_COLLECTIVE_OPS_TD

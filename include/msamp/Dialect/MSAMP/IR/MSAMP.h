@@ -41,6 +41,7 @@ inline constexpr llvm::StringLiteral kWireRole = "wire";
 /// policy, and the process group.
 inline constexpr llvm::StringLiteral kShardingAttr = "msamp.sharding";
 inline constexpr llvm::StringLiteral kGroupAttr = "msamp.group";
+inline constexpr llvm::StringLiteral kReductionAttr = "msamp.reduction";
 
 /// Shape of a tensor or scaled tensor.
 ArrayRef<int64_t> getTensorShape(Type type);

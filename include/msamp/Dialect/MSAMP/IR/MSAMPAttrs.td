@@ -95,6 +95,11 @@ def MSAMP_ShardingPolicy : MSAMP_Enum<"ShardingPolicy", "elements that a rank up
      I32EnumAttrCase<"Flat", 2, "flat">, I32EnumAttrCase<"Tensor", 3, "tensor">]>;
 def MSAMP_ShardingPolicyAttr : MSAMP_EnumAttr<MSAMP_ShardingPolicy, "sharding_policy">;
 
+def MSAMP_RankReduction : MSAMP_Enum<"RankReduction", "what becomes of ranks' values",
+    [I32EnumAttrCase<"Mean", 0, "mean">, I32EnumAttrCase<"Sum", 1, "sum">,
+     I32EnumAttrCase<"Max", 2, "max">]>;
+def MSAMP_RankReductionAttr : MSAMP_EnumAttr<MSAMP_RankReduction, "rank_reduction">;
+
 def MSAMP_CollectiveKind : MSAMP_Enum<"CollectiveKind", "where kernels reach other ranks",
     [I32EnumAttrCase<"Auto", 0, "auto">, I32EnumAttrCase<"Separate", 1, "separate">,
      I32EnumAttrCase<"Fused", 2, "fused">]>;

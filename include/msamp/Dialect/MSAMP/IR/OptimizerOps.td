@@ -105,7 +105,8 @@ def MSAMP_LayoutOp : MSAMP_Op<"layout", [Symbol, SymbolTable, NoTerminator,
     order of tensors everywhere.
 
     `sharding` says which elements of each tensor a rank of the group updates, and so
-    keeps states of. W is the number of ranks:
+    keeps states of. Gradients of ranks are reduced by their mean, or `by` their sum.
+    W is the number of ranks:
 
     * `none`: all (data parallel)
     * `fsdp2`: rows of dimension 0, ceil(rows / W) a rank while there are any
@@ -114,7 +115,7 @@ def MSAMP_LayoutOp : MSAMP_Op<"layout", [Symbol, SymbolTable, NoTerminator,
       elements so far (of equals the first)
 
     * (C1) holds only `storage_class`, `param_group` and `tensor` ops
-    * (C2) the group of a sharding is defined
+    * (C2) the group of a sharding is defined; gradients are not reduced by `max`
     * (C3) every class of a sharded layout has a format for "wire"; its "grad" is f32
 
     ```mlir
@@ -127,10 +128,13 @@ def MSAMP_LayoutOp : MSAMP_Op<"layout", [Symbol, SymbolTable, NoTerminator,
   }];
   let arguments = (ins SymbolNameAttr:$sym_name,
       OptionalAttr<MSAMP_ShardingPolicyAttr>:$sharding,
-      OptionalAttr<FlatSymbolRefAttr>:$group);
+      OptionalAttr<FlatSymbolRefAttr>:$group,
+      OptionalAttr<MSAMP_RankReductionAttr>:$reduction);
   let regions = (region SizedRegion<1>:$table);
   let assemblyFormat = [{
-    $sym_name (`sharding` `(` custom<EnumKeyword>($sharding)^ `over` $group `)`)?
+    $sym_name
+    (`sharding` `(` custom<EnumKeyword>($sharding)^ `over` $group
+        (`by` custom<EnumKeyword>($reduction)^)? `)`)?
     attr-dict-with-keyword $table
   }];
   let hasVerifier = 1;

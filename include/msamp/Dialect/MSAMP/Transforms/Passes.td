@@ -66,8 +66,8 @@ def LiftCollectives : Pass<"msamp-lift-collectives", "::mlir::ModuleOp"> {
     Where gradients of one-tensor updates come from `msamp.all_reduce`, or from
     `msamp.reduce_scatter` with weights that go to `msamp.all_gather`, updates take
     the collectives' operands and give whole weights, and the function gets the
-    attributes `msamp.sharding` (`none` or `fsdp2`) and `msamp.group`, by which
-    msamp-shard-step brings it back to a rank's form. All updates of a function are
+    attributes `msamp.sharding` (`none` or `fsdp2`), `msamp.group` and, for sums,
+    `msamp.reduction`, by which msamp-shard-step brings it back to a rank's form. All updates of a function are
     sharded alike; other collectives on tensors are refused.
 
     Numerics: unchanged.
@@ -84,11 +84,13 @@ def ShardStep : Pass<"msamp-shard-step", "::mlir::ModuleOp"> {
     be an argument of the function, becomes the rank's own ("wire") and reaches the
     update by `msamp.reduce_scatter`; the new weight leaves it by `msamp.all_gather`,
     unless every rank updates all of it. Gradients travel in the format that their
-    class has, or `grad-wire` for classes of narrow gradients. A function that says
+    class has, or `grad-wire` for classes of narrow gradients; they are reduced by
+    their mean, or their sum if `reduction` says so. A function that says
     how it is sharded (see msamp-lift-collectives) needs no `policy`; without either
     it stays as it is.
 
-    Numerics: the gradient is the mean over ranks; see `msamp.reduce_scatter`.
+    Numerics: the gradient is the mean or sum over ranks; see
+    `msamp.reduce_scatter`.
     Postcondition: every layout of an update is sharded, if there is a policy.
     (* example filepath=test/Dialect/MSAMP/Transforms/shard-step.mlir *)
   }];
@@ -98,6 +100,8 @@ def ShardStep : Pass<"msamp-shard-step", "::mlir::ModuleOp"> {
     Option<"ranks", "ranks", "unsigned", /*default=*/"1", "Ranks of the group">,
     Option<"gradWire", "grad-wire", "std::string", /*default=*/"\"\"",
            "Format in which narrow gradients travel: e4m3, e5m2, bf16 or f32">,
+    Option<"reduction", "reduction", "std::string", /*default=*/"\"\"",
+           "What becomes of gradients: mean (the default) or sum">,
     Option<"collectives", "collectives", "std::string", /*default=*/"\"auto\"",
            "auto, separate or fused">
   ];
@@ -108,6 +112,8 @@ def ExpandWrapper : Pass<"msamp-expand-wrapper", "::mlir::ModuleOp"> {
   let description = [{
     Replaces each bundled `msamp.wrapped_update`. `pre` and `post` are composed with
     the optimizer into a new one. The weight is quantized from the stored master.
+    Where ranks update parts of tensors, an amax is that of all of them, by
+    `msamp.all_reduce`.
 
     Numerics: defines them; see docs/Numerics.md.
     Postcondition: no wrapped update is left.
@@ -122,7 +128,8 @@ def FuseStep : Pass<"msamp-fuse-step", "::mlir::ModuleOp"> {
     with one kernel for each storage class in use: vertical fusion from the first
     load to the last store, horizontal fusion over all tensors. Adds what a step
     reports: saturated and flushed counts, fingerprints, the gradient's amax.
-    Functions without msamp ops are left alone.
+    Functions without msamp ops are left alone. What ranks exchange is no part of
+    the launch: phases end with their results, and the layout says the rest.
 
     Numerics: unchanged. The amax of a stored master is taken from the amax before
     storing, for rounding is monotone.
