@@ -15,7 +15,7 @@ fi
 out=$1
 compiler=$2
 utils=$(cd "$(dirname "$0")" && pwd)
-mkdir -p "$out/sharded"
+mkdir -p "$out/sharded" "$out/large"
 
 # Shapes: a scalar, an empty tensor, tails of every vector width, and more than
 # one chunk (32768 elements) as a matrix and as a vector. Only the header of
@@ -42,14 +42,28 @@ write("mixed", {
 write("four", {"p": (4,)})
 write("single", {"p": (1,)})
 
-# More than 2^32 elements. A hole takes no disk.
-shape = (4198400, 1024)
-size = 4 * st.element_count(shape)
-header = json.dumps({"p": {"dtype": "F32", "shape": shape,
-                           "data_offsets": [0, size]}}).encode()
-with open(f"{sys.argv[2]}/large.safetensors", "wb") as file:
-    file.write(struct.pack("<Q", len(header)) + header)
-    file.truncate(8 + len(header) + size)
+
+def write_hole(name, shapes):
+    """The same of large ones: a hole takes no disk."""
+    header, end = {}, 0
+    for tensor, shape in shapes.items():
+        begin, end = end, end + 4 * st.element_count(shape)
+        header[tensor] = {"dtype": "F32", "shape": shape,
+                          "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    with open(f"{sys.argv[2]}/{name}.safetensors", "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + end)
+
+
+# More than 2^32 elements.
+write_hole("large", {"p": (4198400, 1024)})
+# Chunks for every warp of a large device, of 2048 elements, and less than three
+# vectors of its lanes at the end.
+write_hole("long", {"few": (2097177, 4), "some": (1398200, 6)})
+# A rank of three updates enough for two slices, in one of which a tensor ends.
+write_hole("sliced", {"rows": (3000, 3001), "square": (4100, 4100),
+                      "vector": (100003,)})
 PYTHON
 
 # plan NAME PARAMS OPTION...
@@ -96,6 +110,11 @@ plan adamw-classes mixed --optimizer=adamw "${groups[@]}" \
   --class '^matrix$:O0' --class '^(row|square)$:O2' \
   --class '^vector$:weight=bf16,master=f32,grad=e4m3,first_moment=e4m3,second_moment=f16/delayed-2'
 
+# What only devices need: hosts would take long.
+for scaling in current bounded; do
+  plan large/$scaling long --optimizer=adamw --scaling=$scaling
+done
+
 # For more than one rank: a session by itself refuses these.
 for policy in none fsdp2; do
   plan sharded/sharded-$policy mixed --optimizer=adamw "${groups[@]}" \
@@ -106,10 +125,15 @@ plan sharded/sharded-fused mixed --optimizer=adamw "${groups[@]}" \
 plan sharded/sharded-sum mixed --optimizer=adamw "${groups[@]}" \
   --shard=tensor --ranks=3 --grad-reduction=sum
 
+for scaling in current bounded; do
+  plan sharded/sliced-$scaling sliced --optimizer=adamw --scaling=$scaling \
+    --shard=flat --ranks=3 --collectives=separate
+done
+
 # More than 2^32 elements, of which a rank has few.
 "$compiler" --params "$out/large.safetensors" --optimizer=adamw --shard=flat \
   --ranks=65536 -o "$out/sharded/sharded-large.msplan"
-rm "$out/large.safetensors"
+rm "$out"/{large,long,sliced}.safetensors
 
 # Worked examples.
 worked=weight=f32,master=none,grad=f32,second_moment=f16

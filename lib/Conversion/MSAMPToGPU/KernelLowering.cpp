@@ -231,8 +231,10 @@ private:
   /// the next copies, and the sums.
   void emitChunk(Value cursor, ValueRange values) {
     Value next = call("msamp_advance", device.i64, {cursor});
-    Value isSame = a.compare(arith::CmpIPredicate::eq, narrow(next), tensor);
     Chunk chunk = getChunk(values[0]);
+    Value isSame = a.binary<arith::AndIOp>(
+        a.compare(arith::CmpIPredicate::eq, narrow(next), tensor),
+        canRunAhead(chunk));
     SmallVector<Value> carried =
         emitVectors(chunk, getChunk(next), isSame, values.drop_front());
     SmallVector<Value> sums(ArrayRef<Value>(carried).drop_front(2));
@@ -240,6 +242,18 @@ private:
     SmallVector<Value> results{next, carried[0], carried[1]};
     llvm::append_range(results, sums);
     scf::ConditionOp::create(builder, loc, isSame, results);
+  }
+
+  /// Whether copies ahead of the vectors of `chunk` are all of the vectors that
+  /// another after it has first. They are not if a tensor's last chunk is
+  /// short, which a sweep that goes backwards meets first: then what follows
+  /// begins anew. A tensor without an aligned place has no vectors to copy.
+  Value canRunAhead(const Chunk &chunk) {
+    return a.binary<arith::OrIOp>(
+        a.compare(arith::CmpIPredicate::uge, chunk.vectors,
+                  a.i32((stages - 1) * getStride())),
+        a.compare(arith::CmpIPredicate::uge, head,
+                  a.i32(static_cast<uint32_t>(chunkElements))));
   }
 
   /// This lane's vectors of a chunk. Copies to shared memory run some vectors

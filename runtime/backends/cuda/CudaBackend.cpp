@@ -110,7 +110,9 @@ public:
     std::vector<plan::DeviceTensor> rows;
     std::vector<plan::DeviceBuffer> bufferRows;
     std::vector<plan::DeviceChunk> chunkRows;
+    firstChunks.clear();
     for (size_t index = 0; index < tensors.size(); ++index) {
+      firstChunks.push_back(static_cast<uint32_t>(chunkRows.size()));
       const PlanTensor &tensor = plan->tensors[index];
       const TensorBuffers &bound = *tensors[index];
       // "No gradient": the tensor takes no part.
@@ -152,7 +154,10 @@ public:
     step.buffers = bufferTable.address();
     step.chunks = chunkTable.address();
     step.num_tensors = static_cast<uint32_t>(rows.size());
+    step.first_chunk = 0;
     step.num_chunks = static_cast<uint32_t>(chunkRows.size());
+    step.is_first_slice = step.is_last_slice = 1;
+    firstChunks.push_back(step.num_chunks);
     step.grad_scale = addressOf(buffers.gradScale);
     step.found_inf = addressOf(buffers.foundInf);
     step.hyper =
@@ -188,6 +193,13 @@ public:
     group = std::make_unique<CudaGroup>(deviceMemory, *plan, ranges, comm);
     communicator = &comm;
     MSAMP_RETURN_IF_ERROR(group->open(window));
+    if (group->numSlices() > 1 &&
+        Slices::alignment % image->info.chunk_elements != 0)
+      return {StatusCode::Unimplemented,
+              "device code with chunks of " +
+                  std::to_string(image->info.chunk_elements) +
+                  " elements cannot run in slices of multiples of " +
+                  std::to_string(Slices::alignment)};
     numBlocks /= group->numSharers();
     if (numBlocks == 0)
       return {StatusCode::Unimplemented, std::to_string(group->numSharers()) +
@@ -216,10 +228,12 @@ public:
   Status launch() override {
     if (!group)
       return launchKernel();
-    return group->run([&](plan::DevicePart first, plan::DevicePart last) {
-      MSAMP_RETURN_IF_ERROR(setParts(first, last));
-      return launchKernel();
-    });
+    return group->run(
+        [&](plan::DevicePart first, plan::DevicePart last, unsigned slice) {
+          MSAMP_RETURN_IF_ERROR(setParts(first, last));
+          MSAMP_RETURN_IF_ERROR(setSlice(slice));
+          return launchKernel();
+        });
   }
 
   Status launchKernel() {
@@ -503,10 +517,46 @@ private:
       return {};
     step.first_part = begin;
     step.last_part = end;
+    return tellLaunch({{offsetof(plan::DeviceStep, first_part), begin},
+                       {offsetof(plan::DeviceStep, last_part), end}});
+  }
+
+  /// Says which slice the sweeps of the next launch are over.
+  Status setSlice(unsigned slice) {
+    unsigned slices = group->numSlices();
+    if (slices == 1)
+      return {};
+    uint32_t begin = findChunk(group->sliceStart(slice)),
+             count = findChunk(group->sliceStart(slice + 1)) - begin;
+    step.first_chunk = begin;
+    step.num_chunks = count;
+    step.is_first_slice = slice == 0;
+    step.is_last_slice = slice + 1 == slices;
+    // Counters are those of a sweep, which a slice is.
+    return tellLaunch(
+        {{offsetof(plan::DeviceStep, first_chunk), begin},
+         {offsetof(plan::DeviceStep, num_chunks), count},
+         {offsetof(plan::DeviceStep, is_first_slice), step.is_first_slice},
+         {offsetof(plan::DeviceStep, is_last_slice), step.is_last_slice},
+         {offsetof(plan::DeviceStep, next_chunk[0]), 0},
+         {offsetof(plan::DeviceStep, next_chunk[1]), 0}});
+  }
+
+  /// The chunk at which a slice begins.
+  uint32_t findChunk(const Slices::Start &start) const {
+    if (start.tensor == plan->tensors.size())
+      return firstChunks.back();
+    // One without a gradient has none.
+    uint64_t chunk =
+        firstChunks[start.tensor] + start.offset / image->info.chunk_elements;
+    return static_cast<uint32_t>(
+        std::min<uint64_t>(chunk, firstChunks[start.tensor + 1]));
+  }
+
+  /// Writes words of the DeviceStep before the next launch, in stream order.
+  Status tellLaunch(std::initializer_list<std::pair<size_t, uint32_t>> words) {
     ScopedContext scope(*driver, deviceMemory.context);
-    for (auto [offset, value] :
-         {std::pair(offsetof(plan::DeviceStep, first_part), begin),
-          std::pair(offsetof(plan::DeviceStep, last_part), end)})
+    for (auto [offset, value] : words)
       MSAMP_RETURN_IF_ERROR(deviceMemory.check(
           driver->MemsetD32Async(stepTable.address(offset), value, 1,
                                  deviceMemory.stream),
@@ -590,6 +640,8 @@ private:
 
   /// What stepTable holds.
   plan::DeviceStep step{};
+  /// The first chunk of each tensor of the plan, and the number of all.
+  std::vector<uint32_t> firstChunks;
   DeviceTable stepTable{deviceMemory}, tensorTable{deviceMemory},
       bufferTable{deviceMemory}, chunkTable{deviceMemory},
       storageTable{deviceMemory}, hyperTable{deviceMemory},

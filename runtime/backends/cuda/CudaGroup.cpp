@@ -71,11 +71,11 @@ struct CudaGroup::Peer {
 CudaGroup::CudaGroup(DeviceMemory &memory, const Plan &plan, Ranges ranges,
                      Communicator &comm)
     : memory(memory), driver(*memory.driver), plan(plan),
-      ranges(std::move(ranges)), comm(comm), blocksTable(memory),
-      arrivalsTable(memory), groupTable(memory), shownTable(memory),
-      flagsTable(memory), peersTable(memory), partsTable(memory),
-      copiesTable(memory), copiesMemory(memory), scalesTable(memory),
-      wiresTable(memory) {}
+      ranges(std::move(ranges)), slices(this->ranges), comm(comm),
+      blocksTable(memory), arrivalsTable(memory), groupTable(memory),
+      shownTable(memory), flagsTable(memory), peersTable(memory),
+      partsTable(memory), copiesTable(memory), copiesMemory(memory),
+      scalesTable(memory), wiresTable(memory) {}
 
 CudaGroup::~CudaGroup() {
   ScopedContext scope(driver, memory.context);
@@ -89,6 +89,12 @@ CudaGroup::~CudaGroup() {
     driver.DevicePrimaryCtxRelease(device);
   if (interrupt)
     driver.MemFreeHost(interrupt);
+  for (Event event : arrived)
+    driver.EventDestroy(event);
+  if (reached)
+    driver.EventDestroy(reached);
+  if (side)
+    driver.StreamDestroy(side);
 }
 
 size_t CudaGroup::wireSize(size_t tensor) const {
@@ -140,8 +146,10 @@ Status CudaGroup::open(RankWindow &result) {
     return {StatusCode::Unimplemented,
             "the plan asks for fused collectives, but " + obstacle};
   description = isFused ? "fused" : "separate: " + obstacle;
-  if (!isFused)
+  if (!isFused) {
     MSAMP_RETURN_IF_ERROR(allocateArrivals());
+    MSAMP_RETURN_IF_ERROR(createSideStream());
+  }
   MSAMP_RETURN_IF_ERROR(writeTables());
   for (size_t tensor = 0; tensor < plan.tensors.size(); ++tensor) {
     result.gradients.push_back(
@@ -384,47 +392,85 @@ Status CudaGroup::clearShown() {
 Status CudaGroup::gatherWeights() {
   if (!isSplit())
     return {};
-  std::vector<std::vector<ConstSpan>> send(comm.size());
-  std::vector<std::vector<Span>> receive(comm.size());
-  addWeights(send, receive);
-  MSAMP_RETURN_IF_ERROR(exchange(send, receive));
+  for (unsigned slice = 0; slice < slices.count(); ++slice)
+    MSAMP_RETURN_IF_ERROR(exchangeWeights(slice, memory.stream));
   return wait();
-}
-
-void CudaGroup::addWeights(std::vector<std::vector<ConstSpan>> &send,
-                           std::vector<std::vector<Span>> &receive) const {
-  for (unsigned rank = 0; rank < comm.size(); ++rank)
-    for (size_t tensor = 0; rank != comm.rank() && tensor < plan.tensors.size();
-         ++tensor) {
-      const ShardRange &own = ranges[comm.rank()][tensor];
-      const ShardRange &theirs = ranges[rank][tensor];
-      size_t bytes = weightSize(tensor);
-      char *weight = window->at(weightBegin[tensor]);
-      send[rank].push_back({weight + own.first * bytes, own.count * bytes});
-      receive[rank].push_back(
-          {weight + theirs.first * bytes, theirs.count * bytes});
-    }
 }
 
 //===----------------------------------------------------------------------===//
 // Step
 //===----------------------------------------------------------------------===//
 
-Status CudaGroup::run(const Launch &launch) {
-  if (isFused)
-    return launch(DevicePart::Look, DevicePart::Commit);
-  for (DevicePart part :
-       {DevicePart::Look, DevicePart::Show, DevicePart::Reduce,
-        DevicePart::Store, DevicePart::Commit}) {
-    MSAMP_RETURN_IF_ERROR(launch(part, part));
-    if (part != DevicePart::Commit)
-      MSAMP_RETURN_IF_ERROR(exchangeShown(part));
-  }
+/// Creates what lets bytes of one slice travel while another is at work.
+Status CudaGroup::createSideStream() {
+  if (!comm.reachesDevices() || slices.count() == 1)
+    return {};
+  ScopedContext scope(driver, memory.context);
+  auto createEvent = [&](Event &event) {
+    return memory.check(driver.EventCreate(&event, kDisableTiming),
+                        "cannot create an event");
+  };
+  MSAMP_RETURN_IF_ERROR(memory.check(driver.StreamCreate(&side, kNonBlocking),
+                                     "cannot create a stream"));
+  MSAMP_RETURN_IF_ERROR(createEvent(reached));
+  arrived.resize(slices.count());
+  for (Event &event : arrived)
+    MSAMP_RETURN_IF_ERROR(createEvent(event));
   return {};
 }
 
+/// What follows on `after` waits for what is on `before` now.
+Status CudaGroup::order(Stream before, Stream after, Event event) {
+  ScopedContext scope(driver, memory.context);
+  MSAMP_RETURN_IF_ERROR(memory.check(driver.EventRecord(event, before),
+                                     "cannot record an event"));
+  return memory.check(driver.StreamWaitEvent(after, event, 0),
+                      "cannot wait for an event");
+}
+
+Status CudaGroup::run(const Launch &launch) {
+  if (isFused)
+    return launch(DevicePart::Look, DevicePart::Commit, 0);
+  const Stream own = memory.stream, other = side ? side : own;
+  for (DevicePart part : {DevicePart::Look, DevicePart::Show}) {
+    MSAMP_RETURN_IF_ERROR(launch(part, part, 0));
+    MSAMP_RETURN_IF_ERROR(exchangeShown(part, own));
+  }
+  // The host puts all arrivals on the side stream at once, before sweeps that
+  // wait for them one by one.
+  ScopedContext scope(driver, memory.context);
+  if (side) {
+    MSAMP_RETURN_IF_ERROR(order(own, side, reached));
+    for (unsigned slice = 0; slice < slices.count(); ++slice) {
+      MSAMP_RETURN_IF_ERROR(exchangeGradients(slice, side));
+      MSAMP_RETURN_IF_ERROR(memory.check(
+          driver.EventRecord(arrived[slice], side), "cannot record an event"));
+    }
+  }
+  for (unsigned slice = 0; slice < slices.count(); ++slice) {
+    MSAMP_RETURN_IF_ERROR(
+        side ? memory.check(driver.StreamWaitEvent(own, arrived[slice], 0),
+                            "cannot wait for an event")
+             : exchangeGradients(slice, own));
+    MSAMP_RETURN_IF_ERROR(
+        launch(DevicePart::Reduce, DevicePart::Reduce, slice));
+  }
+  MSAMP_RETURN_IF_ERROR(exchangeShown(DevicePart::Reduce, own));
+  for (unsigned slice = 0; slice < slices.count(); ++slice) {
+    MSAMP_RETURN_IF_ERROR(launch(DevicePart::Store, DevicePart::Store, slice));
+    if (side)
+      MSAMP_RETURN_IF_ERROR(order(own, side, reached));
+    if (isSplit())
+      MSAMP_RETURN_IF_ERROR(exchangeWeights(slice, other));
+  }
+  MSAMP_RETURN_IF_ERROR(exchangeShown(DevicePart::Store, other));
+  if (side)
+    MSAMP_RETURN_IF_ERROR(order(side, own, reached));
+  return launch(DevicePart::Commit, DevicePart::Commit, 0);
+}
+
 /// Brings what ranks show at the end of `part` to all others.
-Status CudaGroup::exchangeShown(DevicePart part) {
+Status CudaGroup::exchangeShown(DevicePart part, Stream stream) {
   std::vector<std::vector<ConstSpan>> send(comm.size());
   std::vector<std::vector<Span>> receive(comm.size());
   auto next = static_cast<DevicePart>(static_cast<uint32_t>(part) + 1);
@@ -434,29 +480,54 @@ Status CudaGroup::exchangeShown(DevicePart part) {
       continue;
     send[rank].push_back({window->at(blockBegin + begin), size});
     receive[rank].push_back({blocksTable.at(rank * blockSize + begin), size});
-    for (size_t tensor = 0; tensor < plan.tensors.size(); ++tensor) {
-      const ShardRange &own = ranges[comm.rank()][tensor];
-      const ShardRange &theirs = ranges[rank][tensor];
-      if (part == DevicePart::Show) {
-        size_t bytes = wireSize(tensor);
-        send[rank].push_back(
-            {window->at(gradientBegin[tensor] + theirs.first * bytes),
-             theirs.count * bytes});
-        receive[rank].push_back(
-            {reinterpret_cast<void *>(arrivals[rank][tensor]),
-             own.count * bytes});
-      }
-    }
   }
-  if (part == DevicePart::Store && isSplit())
-    addWeights(send, receive);
-  return exchange(send, receive);
+  return exchange(send, receive, stream);
+}
+
+/// Brings the gradients of a slice of each rank's elements to that rank.
+Status CudaGroup::exchangeGradients(unsigned slice, Stream stream) {
+  std::vector<std::vector<ConstSpan>> send(comm.size());
+  std::vector<std::vector<Span>> receive(comm.size());
+  for (unsigned rank = 0; rank < comm.size(); ++rank)
+    for (size_t tensor = 0; rank != comm.rank() && tensor < plan.tensors.size();
+         ++tensor) {
+      const ShardRange own = slices.part(comm.rank(), tensor, slice);
+      const ShardRange theirs = slices.part(rank, tensor, slice);
+      size_t bytes = wireSize(tensor);
+      uint64_t offset = own.first - ranges[comm.rank()][tensor].first;
+      send[rank].push_back(
+          {window->at(gradientBegin[tensor] + theirs.first * bytes),
+           theirs.count * bytes});
+      receive[rank].push_back(
+          {reinterpret_cast<void *>(arrivals[rank][tensor] + offset * bytes),
+           own.count * bytes});
+    }
+  return exchange(send, receive, stream);
+}
+
+/// Brings the weights of a slice of each rank's elements to all others.
+Status CudaGroup::exchangeWeights(unsigned slice, Stream stream) {
+  std::vector<std::vector<ConstSpan>> send(comm.size());
+  std::vector<std::vector<Span>> receive(comm.size());
+  for (unsigned rank = 0; rank < comm.size(); ++rank)
+    for (size_t tensor = 0; rank != comm.rank() && tensor < plan.tensors.size();
+         ++tensor) {
+      const ShardRange own = slices.part(comm.rank(), tensor, slice);
+      const ShardRange theirs = slices.part(rank, tensor, slice);
+      size_t bytes = weightSize(tensor);
+      char *weight = window->at(weightBegin[tensor]);
+      send[rank].push_back({weight + own.first * bytes, own.count * bytes});
+      receive[rank].push_back(
+          {weight + theirs.first * bytes, theirs.count * bytes});
+    }
+  return exchange(send, receive, stream);
 }
 
 Status CudaGroup::exchange(const std::vector<std::vector<ConstSpan>> &send,
-                           const std::vector<std::vector<Span>> &receive) {
+                           const std::vector<std::vector<Span>> &receive,
+                           Stream stream) {
   if (comm.reachesDevices())
-    return comm.exchangeOnDevice(send, receive, memory.stream);
+    return comm.exchangeOnDevice(send, receive, stream);
   // By way of the host.
   std::vector<std::vector<std::byte>> sent(comm.size()), received(comm.size());
   std::vector<std::vector<ConstSpan>> from(comm.size());

@@ -1,12 +1,14 @@
 // The ranks of a sharded step on devices: memory that they share, and how what
 // they show one another gets there. Where every rank reaches the memory of all
 // others, a step is one launch, in which ranks meet; else it is a launch for
-// each part (DevicePart), and a communicator moves bytes between them.
+// each part (DevicePart), of sweeps for each slice, and a communicator moves
+// bytes between them.
 
 #ifndef MSAMP_RT_BACKENDS_CUDA_CUDAGROUP_H
 #define MSAMP_RT_BACKENDS_CUDA_CUDAGROUP_H
 
 #include "backends/cuda/DeviceMemory.h"
+#include "backends/cuda/Slices.h"
 
 #include <functional>
 #include <memory>
@@ -65,9 +67,17 @@ public:
   /// Forgets which tensors have a gradient: those that take part say so.
   Status clearShown();
 
-  /// Puts a step on the stream; `launch` does so with some parts of it.
-  using Launch = std::function<Status(plan::DevicePart, plan::DevicePart)>;
+  /// Puts a step on the stream; `launch` does so with some parts of it, of
+  /// which sweeps are over one slice.
+  using Launch = std::function<Status(plan::DevicePart first,
+                                      plan::DevicePart last, unsigned slice)>;
   Status run(const Launch &launch);
+
+  unsigned numSlices() const { return isFused ? 1 : slices.count(); }
+  /// Where a slice of this rank's elements begins.
+  const Slices::Start &sliceStart(unsigned slice) const {
+    return slices.start(comm.rank(), isFused && slice ? slices.count() : slice);
+  }
 
   /// Waits for the stream, as long as all ranks are there.
   Status wait();
@@ -86,11 +96,13 @@ private:
   Status allocateArrivals();
   Status placeCopies(std::vector<uint64_t> &parts);
   Status writeTables();
+  Status createSideStream();
+  Status order(Stream before, Stream after, Event event);
   Status exchange(const std::vector<std::vector<ConstSpan>> &send,
-                  const std::vector<std::vector<Span>> &receive);
-  Status exchangeShown(plan::DevicePart part);
-  void addWeights(std::vector<std::vector<ConstSpan>> &send,
-                  std::vector<std::vector<Span>> &receive) const;
+                  const std::vector<std::vector<Span>> &receive, Stream stream);
+  Status exchangeShown(plan::DevicePart part, Stream stream);
+  Status exchangeGradients(unsigned slice, Stream stream);
+  Status exchangeWeights(unsigned slice, Stream stream);
   Status readShown(unsigned rank, plan::ShownStep &step, size_t tensor,
                    plan::ShownTensor &shown);
   bool isSplit() const {
@@ -103,6 +115,7 @@ private:
   const Driver &driver;
   const Plan &plan;
   const Ranges ranges;
+  const Slices slices;
   Communicator &comm;
   bool isFused = false;
   unsigned sharers = 1;
@@ -126,6 +139,12 @@ private:
   DeviceTable groupTable, shownTable, flagsTable, peersTable, partsTable,
       copiesTable, copiesMemory, scalesTable, wiresTable;
   uint32_t *interrupt = nullptr; // pinned
+
+  /// What travels beside sweeps, and what orders it and them: arrivals of each
+  /// slice, and all else. None where bytes go by way of the host, which waits.
+  Stream side = nullptr;
+  std::vector<Event> arrived;
+  Event reached = nullptr;
 };
 
 } // namespace msamp::rt::cuda

@@ -20,6 +20,7 @@ using Context = struct ContextObject *;
 using Module = struct ModuleObject *;
 using Function = struct FunctionObject *;
 using Stream = struct StreamObject *;
+using Event = struct EventObject *;
 
 enum DeviceAttribute : int {
   kMultiprocessorCount = 16,
@@ -41,6 +42,7 @@ inline constexpr Result kInvalidValue = 1;
 inline constexpr Result kNotReady = 600;
 inline constexpr Result kPeerAccessAlreadyEnabled = 704;
 enum StreamFlag : unsigned { kNonBlocking = 1 };
+enum EventFlag : unsigned { kDisableTiming = 2 };
 enum IpcFlag : unsigned { kEnablePeerAccess = 1 };
 
 /// Names an allocation to other processes of the host.
@@ -101,6 +103,10 @@ struct Driver {
   Result (*StreamDestroy)(Stream stream);
   Result (*StreamQuery)(Stream stream);
   Result (*StreamSynchronize)(Stream stream);
+  Result (*StreamWaitEvent)(Stream stream, Event event, unsigned flags);
+  Result (*EventCreate)(Event *event, unsigned flags);
+  Result (*EventDestroy)(Event event);
+  Result (*EventRecord)(Event event, Stream stream);
   Result (*StreamIsCapturing)(Stream stream, int *status);
   Result (*StreamGetCtx)(Stream stream, Context *context);
   Result (*PointerGetAttribute)(void *value, PointerAttribute,

@@ -205,14 +205,18 @@ struct DeviceStep {
   uint64_t wide_chunks; // DeviceChunk[num_wide_chunks], by tensor of the plan
   double grad_scale_value;
   uint32_t num_tensors;
-  uint32_t num_chunks;
+  uint32_t num_chunks; // of the next launch
   uint32_t num_roles;
   uint32_t num_scalars;
   uint32_t num_hypers;
   uint32_t num_groups;
   uint32_t num_plan_tensors;
-  // Parts that the next launch does; see DevicePart.
+  // Parts that the next launch does; see DevicePart. Its sweeps are over
+  // num_chunks from first_chunk on: all, or those of a slice, of which the
+  // first begins what is done once in such a part, and the last ends it.
   uint32_t first_part, last_part;
+  uint32_t first_chunk;
+  uint32_t is_first_slice, is_last_slice;
   uint32_t num_wide_chunks;
   uint32_t chunk_elements;
   // State of a launch, which leaves it as it found it.
@@ -222,7 +226,7 @@ struct DeviceStep {
   uint32_t any_sweep;       // some tensor needs the reduce phase
   uint32_t next_chunk[2];   // of the reduce and the store sweep
 };
-static_assert(sizeof(DeviceStep) == 200);
+static_assert(sizeof(DeviceStep) == 216);
 
 } // namespace msamp::plan
 

@@ -208,6 +208,18 @@ TEST_P(CudaRanks, HaveWholeWeightsAfterASkippedStep) {
     });
 }
 
+// Where there is much to do and ranks do not reach one another's memory, sweeps
+// are over a slice at a time, between which bytes travel.
+TEST(CudaSlices, HaveTheBitsOfTheProcessor) {
+  int devices = 0;
+  if (!countCudaDevices(devices).ok() || devices == 0)
+    GTEST_SKIP() << "there is no device";
+  for (const char *name : {"sliced-current.msplan", "sliced-bounded.msplan"})
+    EXPECT_EQ(run(name, "cuda", Source::HostFloats),
+              run(name, "cpu", Source::HostFloats))
+        << name;
+}
+
 // A loss scale that cannot be is an error on all ranks, and they go on.
 TEST_P(CudaRanks, SurviveABadLossScale) {
   onRanks(

@@ -68,7 +68,7 @@ EXPORT void msamp_run_step(DeviceStep *step) {
     meet(step);
   }
   if (isAsked(DevicePart::Reduce)) {
-    if (isShared) {
+    if (isShared && step->is_first_slice) {
       if (thread == 0)
         agreeOnStep(step, DevicePart::Show);
       if (!hasFailedRank(step)) {
@@ -90,7 +90,7 @@ EXPORT void msamp_run_step(DeviceStep *step) {
         step->any_sweep && !(isShared && step->first_error != kNoError);
     if (isSwept)
       sweep(step, /*isStore=*/false);
-    if (isShared && (isSwept || !groupOf(step)->flags)) {
+    if (isShared && step->is_last_slice && (isSwept || !groupOf(step)->flags)) {
       gridBarrier(step);
       forEachTensor([&](uint32_t tensor) {
         showResults(step, tensor, DevicePart::Reduce);
@@ -103,7 +103,7 @@ EXPORT void msamp_run_step(DeviceStep *step) {
   }
   bool skipped = false;
   if (isAsked(DevicePart::Store)) {
-    if (isShared && step->any_sweep) {
+    if (isShared && step->any_sweep && step->is_first_slice) {
       gridBarrier(step);
       if (step->first_error == kNoError) {
         gridBarrier(step);
@@ -118,7 +118,7 @@ EXPORT void msamp_run_step(DeviceStep *step) {
     skipped = isSkipped(step);
     if (!skipped)
       sweep(step, /*isStore=*/true);
-    if (isShared) {
+    if (isShared && step->is_last_slice) {
       gridBarrier(step);
       forEachTensor([&](uint32_t tensor) {
         showResults(step, tensor, DevicePart::Store);

@@ -45,8 +45,9 @@ DEVICE void lookUpNext(Cursor *cursor) {
   cursor->next = kNoChunk;
   if (number < step->num_chunks)
     cursor->next = pointer<DeviceChunk>(
-        step->chunks)[cursor->isReversed ? step->num_chunks - 1 - number
-                                         : number];
+        step->chunks)[step->first_chunk + (cursor->isReversed
+                                               ? step->num_chunks - 1 - number
+                                               : number)];
 }
 
 DEVICE Cursor startSweep(DeviceStep *step, bool isReversed) {
