@@ -65,7 +65,6 @@ struct Driver {
   Result (*DevicePrimaryCtxRelease)(Device device);
   Result (*CtxPushCurrent)(Context context);
   Result (*CtxPopCurrent)(Context *context);
-  Result (*CtxGetCurrent)(Context *context);
   Result (*CtxGetDevice)(Device *device);
   Result (*ModuleLoadDataEx)(Module *module, const void *image, unsigned count,
                              JitOption *options, void **values);
@@ -87,8 +86,6 @@ struct Driver {
   Result (*MemHostAlloc)(void **address, size_t size, unsigned flags);
   Result (*MemFreeHost)(void *address);
   Result (*MemGetInfo)(size_t *free, size_t *total);
-  Result (*MemcpyHtoD)(DevicePointer target, const void *source, size_t size);
-  Result (*MemcpyDtoH)(void *target, DevicePointer source, size_t size);
   Result (*MemcpyHtoDAsync)(DevicePointer target, const void *source,
                             size_t size, Stream stream);
   Result (*MemcpyDtoHAsync)(void *target, DevicePointer source, size_t size,

@@ -569,6 +569,9 @@ TEST_P(PlanReader, MalformedShardingIsRefused) {
   for (uint32_t policy : {plan::kLastShardingPolicy + 1, 0xFFFFFFFFu})
     expectRefused(offset + offsetof(plan::Sharding, policy), policy,
                   "does not know");
+  for (uint32_t reduction : {plan::kLastRankReduction + 1, 0xFFFFFFFFu})
+    expectRefused(offset + offsetof(plan::Sharding, reduction), reduction,
+                  "has a reduction that this runtime does not know");
   for (uint32_t ranks : {0u, 65537u, 0xFFFFFFFFu})
     expectRefused(offset + offsetof(plan::Sharding, ranks), ranks,
                   "expected 1 to 65536");
@@ -578,11 +581,11 @@ TEST_P(PlanReader, MalformedShardingIsRefused) {
                 "role 'grad' has an impossible format");
   expectRefused(wires + offsetof(plan::Storage, scaling),
                 plan::Scaling::Bounded, "");
-  // Means are f32.
+  // Means and sums are f32.
   size_t grad = Plan::roleIndex(plan::RoleKind::Grad) * sizeof(plan::Storage);
   expectRefused(find(SectionKind::Storages).offset + grad +
                     offsetof(plan::Storage, dtype),
-                plan::DType::BF16, "a mean gradient is not f32");
+                plan::DType::BF16, "a reduced gradient is not f32");
 }
 
 TEST_P(PlanReader, InspectKernelsAreForDevices) {
