@@ -36,10 +36,10 @@ uint32_t getStageBytes(KernelOp kernel, const Wire &wire, int64_t lanes);
 
 /// Creates the function
 ///   chunk @KERNEL(step, cursor, chunk)
-/// that does a chunk and those of the same tensor that follow it, and returns
-/// the first that it did not do. A thread works on vectors of `lanes` elements
-/// that memory delivers whole; elements before the first aligned vector and
-/// after the last go one by one.
+/// that does a chunk and those of the same tensor that follow it, but for what
+/// follows a short one, and returns the first that it did not do. A thread
+/// works on vectors of `lanes` elements that memory delivers whole; elements
+/// before the first aligned vector and after the last go one by one.
 void lowerKernel(DeviceModule &device, KernelOp kernel, OptimizerOp optimizer,
                  const Wire &wire, int64_t lanes, const Tuning &tuning,
                  bool isFast, const SharedMemory &memory);

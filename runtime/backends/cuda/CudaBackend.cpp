@@ -200,6 +200,9 @@ public:
                   std::to_string(image->info.chunk_elements) +
                   " elements cannot run in slices of multiples of " +
                   std::to_string(Slices::alignment)};
+    // Sweeps fill a device, and would let nothing travel beside them.
+    if (group->needsRoom())
+      numBlocks -= std::min(numBlocks / 8, 16u);
     numBlocks /= group->numSharers();
     if (numBlocks == 0)
       return {StatusCode::Unimplemented, std::to_string(group->numSharers()) +
@@ -228,12 +231,17 @@ public:
   Status launch() override {
     if (!group)
       return launchKernel();
-    return group->run(
-        [&](plan::DevicePart first, plan::DevicePart last, unsigned slice) {
-          MSAMP_RETURN_IF_ERROR(setParts(first, last));
-          MSAMP_RETURN_IF_ERROR(setSlice(slice));
-          return launchKernel();
-        });
+    if (group->waitsForHost())
+      MSAMP_RETURN_IF_ERROR(
+          checkNotCapturing("exchange by way of the host",
+                            "capture fused ranks, or separate ones over NCCL"));
+    return group->run([&](plan::DevicePart first, plan::DevicePart last,
+                          unsigned slice) {
+      MSAMP_RETURN_IF_ERROR(setParts(first, last));
+      if (first == plan::DevicePart::Reduce || first == plan::DevicePart::Store)
+        MSAMP_RETURN_IF_ERROR(setSlice(slice));
+      return launchKernel();
+    });
   }
 
   Status launchKernel() {
@@ -513,7 +521,8 @@ private:
   Status setParts(plan::DevicePart first, plan::DevicePart last) {
     auto begin = static_cast<uint32_t>(first),
          end = static_cast<uint32_t>(last);
-    if (step.first_part == begin && step.last_part == end)
+    // Where each part is a launch, a captured step must say so each time.
+    if (step.first_part == begin && step.last_part == end && group->isFused())
       return {};
     step.first_part = begin;
     step.last_part = end;

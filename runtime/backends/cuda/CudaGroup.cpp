@@ -89,12 +89,14 @@ CudaGroup::~CudaGroup() {
     driver.DevicePrimaryCtxRelease(device);
   if (interrupt)
     driver.MemFreeHost(interrupt);
+  if (side) {
+    driver.StreamSynchronize(side);
+    driver.StreamDestroy(side);
+  }
   for (Event event : arrived)
     driver.EventDestroy(event);
   if (reached)
     driver.EventDestroy(reached);
-  if (side)
-    driver.StreamDestroy(side);
 }
 
 size_t CudaGroup::wireSize(size_t tensor) const {
@@ -131,22 +133,22 @@ Status CudaGroup::open(RankWindow &result) {
           ? "as the plan asks"
           : findObstacle(peers);
   if (obstacle.empty()) {
-    Status status = linkPeers(peers, isFused);
+    Status status = linkPeers(peers, fused);
     // All do or none does.
     std::vector<uint64_t> failures{!status.ok()};
     MSAMP_RETURN_IF_ERROR(comm.allReduce(failures, Reduction::Sum));
-    isFused = failures.front() == 0;
-    if (!isFused)
+    fused = failures.front() == 0;
+    if (!fused)
       obstacle = status.ok() ? "another rank does not reach this one's memory"
                              : status.message();
   }
-  if (!isFused)
+  if (!fused)
     sharers = 1;
-  if (!isFused && plan.sharding->collectives == plan::Collectives::Fused)
+  if (!fused && plan.sharding->collectives == plan::Collectives::Fused)
     return {StatusCode::Unimplemented,
             "the plan asks for fused collectives, but " + obstacle};
-  description = isFused ? "fused" : "separate: " + obstacle;
-  if (!isFused) {
+  description = fused ? "fused" : "separate: " + obstacle;
+  if (!fused) {
     MSAMP_RETURN_IF_ERROR(allocateArrivals());
     MSAMP_RETURN_IF_ERROR(createSideStream());
   }
@@ -300,7 +302,7 @@ Status CudaGroup::allocateArrivals() {
 /// Replaces addresses of `parts` that are on other devices by places for
 /// copies, where every step looks at gradients twice.
 Status CudaGroup::placeCopies(std::vector<uint64_t> &parts) {
-  if (!isFused)
+  if (!fused)
     return {};
   size_t size = 0;
   std::vector<std::pair<size_t, size_t>> places; // of a part, where
@@ -332,19 +334,19 @@ Status CudaGroup::writeTables() {
   std::vector<int64_t> peers;
   for (unsigned rank = 0; rank < comm.size(); ++rank) {
     bool isOwn = rank == comm.rank();
-    shown.push_back(isOwn     ? window->address(blockBegin)
-                    : isFused ? windows[rank] + blockBegin
-                              : blocksTable.address(rank * blockSize));
-    if (isFused)
+    shown.push_back(isOwn   ? window->address(blockBegin)
+                    : fused ? windows[rank] + blockBegin
+                            : blocksTable.address(rank * blockSize));
+    if (fused)
       flags.push_back(windows[rank]);
-    if (isFused && !isOwn && isSplit())
+    if (fused && !isOwn && isSplit())
       peers.push_back(static_cast<int64_t>(windows[rank] - window->address()));
   }
   for (size_t tensor = 0; tensor < plan.tensors.size(); ++tensor)
     for (unsigned rank = 0; rank < comm.size(); ++rank)
-      parts.push_back(isFused ? windows[rank] + gradientBegin[tensor] +
-                                    ranges[comm.rank()][tensor].first *
-                                        wireSize(tensor)
+      parts.push_back(fused ? windows[rank] + gradientBegin[tensor] +
+                                  ranges[comm.rank()][tensor].first *
+                                      wireSize(tensor)
                       : rank == comm.rank() ? addressOf(ownPart(tensor))
                                             : arrivals[rank][tensor]);
   MSAMP_RETURN_IF_ERROR(shownTable.write(shown));
@@ -360,7 +362,7 @@ Status CudaGroup::writeTables() {
   interrupt = static_cast<uint32_t *>(word);
   plan::DeviceGroup group{};
   group.shown = shownTable.address();
-  group.flags = isFused ? flagsTable.address() : 0;
+  group.flags = fused ? flagsTable.address() : 0;
   group.peers = peersTable.address();
   group.parts = partsTable.address();
   group.copies = copiesTable.address();
@@ -429,8 +431,16 @@ Status CudaGroup::order(Stream before, Stream after, Event event) {
 }
 
 Status CudaGroup::run(const Launch &launch) {
-  if (isFused)
+  if (fused)
     return launch(DevicePart::Look, DevicePart::Commit, 0);
+  Status status = runParts(launch);
+  // Whoever waits for the stream waits for what is beside it, too.
+  if (!status.ok() && side)
+    (void)order(side, memory.stream, reached);
+  return status;
+}
+
+Status CudaGroup::runParts(const Launch &launch) {
   const Stream own = memory.stream, other = side ? side : own;
   for (DevicePart part : {DevicePart::Look, DevicePart::Show}) {
     MSAMP_RETURN_IF_ERROR(launch(part, part, 0));
@@ -572,7 +582,7 @@ Status CudaGroup::wait() {
     // Asking costs more than a step has left, at first.
     if (round % 64 == 0 && failure.ok()) {
       failure = comm.check();
-      if (failure.ok() && !isFused && Clock::now() - begin > limit) {
+      if (failure.ok() && !fused && Clock::now() - begin > limit) {
         failure = {StatusCode::Aborted, "the step of rank " +
                                             std::to_string(comm.rank()) +
                                             " is not done within the deadline"};
@@ -593,7 +603,7 @@ Status CudaGroup::wait() {
 Status CudaGroup::readShown(unsigned rank, plan::ShownStep &step, size_t tensor,
                             plan::ShownTensor &shown) {
   uint64_t block = rank == comm.rank() ? window->address(blockBegin)
-                   : isFused           ? windows[rank] + blockBegin
+                   : fused             ? windows[rank] + blockBegin
                                        : blocksTable.address(rank * blockSize);
   block += blockOffset(DevicePart::Show);
   MSAMP_RETURN_IF_ERROR(memory.copyToHost(

@@ -73,10 +73,16 @@ public:
                                       plan::DevicePart last, unsigned slice)>;
   Status run(const Launch &launch);
 
-  unsigned numSlices() const { return isFused ? 1 : slices.count(); }
-  /// Where a slice of this rank's elements begins.
+  /// Whether a step is one launch.
+  bool isFused() const { return fused; }
+  /// Whether a step waits for the host, by way of which its bytes travel.
+  bool waitsForHost() const { return !fused && !comm.reachesDevices(); }
+  /// Whether a communicator's kernels are to run beside sweeps.
+  bool needsRoom() const { return side != nullptr; }
+  unsigned numSlices() const { return fused ? 1 : slices.count(); }
+  /// Where a slice of this rank's elements begins; numSlices() is their end.
   const Slices::Start &sliceStart(unsigned slice) const {
-    return slices.start(comm.rank(), isFused && slice ? slices.count() : slice);
+    return slices.start(comm.rank(), slice);
   }
 
   /// Waits for the stream, as long as all ranks are there.
@@ -97,6 +103,7 @@ private:
   Status placeCopies(std::vector<uint64_t> &parts);
   Status writeTables();
   Status createSideStream();
+  Status runParts(const Launch &launch);
   Status order(Stream before, Stream after, Event event);
   Status exchange(const std::vector<std::vector<ConstSpan>> &send,
                   const std::vector<std::vector<Span>> &receive, Stream stream);
@@ -117,7 +124,7 @@ private:
   const Ranges ranges;
   const Slices slices;
   Communicator &comm;
-  bool isFused = false;
+  bool fused = false;
   unsigned sharers = 1;
   std::string description;
 

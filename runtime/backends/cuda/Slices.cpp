@@ -7,11 +7,9 @@
 using namespace msamp::rt;
 using namespace msamp::rt::cuda;
 
-/// A slice costs a launch in each sweep, with a beginning and an end in which
-/// memory has little to do: 50 us for both on an H200, which could update ten
-/// million elements.
-static constexpr uint64_t leastElements = 1 << 22;
 static constexpr uint64_t mostSlices = 4;
+
+uint64_t Slices::leastElements = 1 << 25;
 
 Slices::Slices(std::vector<std::vector<ShardRange>> elements)
     : ranges(std::move(elements)) {

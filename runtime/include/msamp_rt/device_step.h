@@ -219,7 +219,8 @@ struct DeviceStep {
   uint32_t is_first_slice, is_last_slice;
   uint32_t num_wide_chunks;
   uint32_t chunk_elements;
-  // State of a launch, which leaves it as it found it.
+  // State of a step, which leaves it as it found it; counters of chunks are a
+  // sweep's, and zero before each.
   uint32_t barrier;
   uint64_t first_error;     // kNoError
   uint32_t overflow_tensor; // kNoTensor

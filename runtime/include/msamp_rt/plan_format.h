@@ -19,7 +19,7 @@ namespace msamp::plan {
 
 inline constexpr char kMagic[8] = {'M', 'S', 'A', 'M', 'P', 'L', 'A', 'N'};
 /// Raised whenever an older reader would misread a newer plan.
-inline constexpr uint32_t kVersion = 5;
+inline constexpr uint32_t kVersion = 6;
 
 struct PlanHeader {
   char magic[8];

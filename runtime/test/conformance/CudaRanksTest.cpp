@@ -2,6 +2,7 @@
 // quantizes, and those that the step does. Ranks are threads; where there are
 // fewer GPUs than ranks they share them. Skipped where there is none.
 
+#include "backends/cuda/Slices.h"
 #include "core/Formats.h"
 #include "shard/ShardedSession.h"
 
@@ -11,6 +12,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #ifdef MSAMP_TEST_PLANS
@@ -214,10 +216,25 @@ TEST(CudaSlices, HaveTheBitsOfTheProcessor) {
   int devices = 0;
   if (!countCudaDevices(devices).ok() || devices == 0)
     GTEST_SKIP() << "there is no device";
-  for (const char *name : {"sliced-current.msplan", "sliced-bounded.msplan"})
+  // The first, the last, and those between.
+  const uint64_t least =
+      std::exchange(cuda::Slices::leastElements, uint64_t(1) << 21);
+  for (const char *name : {"sliced-current.msplan", "sliced-bounded.msplan"}) {
+    std::vector<std::vector<std::byte>> expected;
+    onRanks(name, "cpu", Source::HostFloats, [&](Rank &own, unsigned rank) {
+      EXPECT_TRUE(own.step(0).applied);
+      if (rank == 0)
+        expected = own.weights();
+    });
+    onRanks(name, "cuda", Source::HostFloats, [&](Rank &own, unsigned) {
+      EXPECT_TRUE(own.step(0).applied);
+      EXPECT_EQ(own.weights(), expected) << name;
+    });
     EXPECT_EQ(run(name, "cuda", Source::HostFloats),
               run(name, "cpu", Source::HostFloats))
         << name;
+  }
+  cuda::Slices::leastElements = least;
 }
 
 // A loss scale that cannot be is an error on all ranks, and they go on.

@@ -209,8 +209,6 @@ TEST_F(Cuda, WideGradientsAreChecked) {
   EXPECT_EQ(status.code(), StatusCode::Unimplemented);
 }
 
-// Optimizer state in the host's memory: loaded, stepped, saved with the bits of
-// the reference, where scales are of every kind.
 // A sweep that goes backwards meets the short chunk at the end of a tensor
 // first, and the warp that does has more of the tensor to do after it.
 TEST_F(Cuda, LongTensorsThatEndInShortChunksHaveTheSameBits) {
@@ -231,6 +229,8 @@ TEST_F(Cuda, LongTensorsThatEndInShortChunksHaveTheSameBits) {
   }
 }
 
+// Optimizer state in the host's memory: loaded, stepped, saved with the bits of
+// the reference, where scales are of every kind.
 TEST_F(Cuda, OffloadedStateHasTheSameBits) {
   for (const char *name : {"adamw-O3.msplan", "adamw-O0.msplan",
                            "adamw-delayed.msplan", "adamw-bounded.msplan"}) {

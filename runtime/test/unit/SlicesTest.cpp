@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <utility>
 
 using namespace msamp::rt;
 using namespace msamp::rt::cuda;
@@ -38,6 +39,8 @@ TEST(Slices, OneTensorIsCutWhereChunksEnd) {
 // Whatever ranks have, slices cover it once, in order.
 TEST(Slices, CoverEveryElementOnce) {
   std::mt19937 engine(7);
+  const uint64_t least = std::exchange(Slices::leastElements, 1 << 21);
+  bool isCut = false;
   for (int round = 0; round < 200; ++round) {
     unsigned ranks = 1 + engine() % 5;
     size_t tensors = engine() % 30;
@@ -50,6 +53,7 @@ TEST(Slices, CoverEveryElementOnce) {
         ofRank.push_back({engine(), count});
       }
     Slices slices(ranges);
+    isCut |= slices.count() == 4;
     for (unsigned rank = 0; rank < ranks; ++rank)
       for (size_t tensor = 0; tensor < tensors; ++tensor) {
         uint64_t next = ranges[rank][tensor].first;
@@ -57,9 +61,17 @@ TEST(Slices, CoverEveryElementOnce) {
           ShardRange part = slices.part(rank, tensor, slice);
           ASSERT_EQ(part.first, next);
           next += part.count;
+          // No chunk lies across two slices.
+          if (part.count != 0 && slice + 1 < slices.count() &&
+              slices.part(rank, tensor, slice + 1).count != 0) {
+            ASSERT_EQ((next - ranges[rank][tensor].first) % Slices::alignment,
+                      0u);
+          }
         }
         ASSERT_EQ(next,
                   ranges[rank][tensor].first + ranges[rank][tensor].count);
       }
   }
+  EXPECT_TRUE(isCut);
+  Slices::leastElements = least;
 }

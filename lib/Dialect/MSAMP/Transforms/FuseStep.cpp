@@ -24,6 +24,15 @@ namespace mlir::msamp {
 using namespace mlir;
 using namespace mlir::msamp;
 
+/// The amax that a scale follows from, whether or not it is that of all ranks;
+/// null if it is none of the function's.
+static AmaxOp findAmax(ComputeScaleOp computeScale) {
+  Value amax = computeScale.getAmax();
+  if (auto ofRanks = amax.getDefiningOp<AllReduceOp>())
+    amax = ofRanks.getInput();
+  return amax.getDefiningOp<AmaxOp>();
+}
+
 namespace {
 
 //===----------------------------------------------------------------------===//
@@ -208,10 +217,7 @@ private:
     if (!storage || !storage.isScaled())
       return {};
     // Of parts of tensors on ranks the runtime makes the amax of all.
-    Value amaxOfStep = computeScale.getAmax();
-    if (auto ofRanks = amaxOfStep.getDefiningOp<AllReduceOp>())
-      amaxOfStep = ofRanks.getInput();
-    Value wide = amaxOfStep.getDefiningOp<AmaxOp>().getInput();
+    Value wide = findAmax(computeScale).getInput();
     if (storage.isBounded())
       return reportScale(emitBoundedScale(wide, bundleRole, storage),
                          bundleRole);
@@ -413,18 +419,23 @@ struct FuseStep : public mlir::msamp::impl::FuseStepBase<FuseStep> {
               "that group; ranks of a step meet nowhere else";
   }
 
-  /// Makes sure that ranks that update parts of tensors choose one scale.
+  /// Makes sure that scales come from amaxes of the step, and that ranks that
+  /// update parts of tensors choose one.
   static LogicalResult checkScales(func::FuncOp function, LayoutOp layout) {
     bool isSplit =
         layout.getSharding() && *layout.getSharding() != ShardingPolicy::None;
     for (auto computeScale :
-         function.getBody().front().getOps<ComputeScaleOp>())
+         function.getBody().front().getOps<ComputeScaleOp>()) {
+      if (!findAmax(computeScale))
+        return computeScale.emitOpError(
+            "does not take an msamp.amax, nor one msamp.all_reduce of it");
       if (isSplit && !computeScale.getAmax().getDefiningOp<AllReduceOp>())
         return computeScale.emitOpError()
                << "takes the amax of a rank's part of tensors; in layout @"
                << layout.getSymName()
                << ", whose tensors ranks share, it must come from an "
                   "msamp.all_reduce by max";
+    }
     return success();
   }
 

@@ -33,11 +33,12 @@ static std::optional<ShardingPolicy> getPolicy(Operation *collective) {
   return std::nullopt;
 }
 
-/// By what `collective` reduces; null: the mean.
-static RankReductionAttr getReduction(Operation *collective) {
+static RankReduction getReduction(Operation *collective) {
   auto reduce = dyn_cast<AllReduceOp>(collective);
-  return reduce ? reduce.getReductionAttr()
-                : cast<ReduceScatterOp>(collective).getReductionAttr();
+  std::optional<RankReduction> reduction =
+      reduce ? reduce.getReduction()
+             : cast<ReduceScatterOp>(collective).getReduction();
+  return reduction.value_or(RankReduction::Mean);
 }
 
 /// The type of the whole tensor of which `part` is a rank's part.
@@ -78,7 +79,10 @@ struct LiftCollectives
                << " has branches; a rank's step between collectives on tensors "
                   "is straight";
       ShardingPolicy policy = *getPolicy(first);
-      RankReductionAttr reduction = getReduction(first);
+      RankReduction reduction = getReduction(first);
+      if (reduction == RankReduction::Max)
+        return first->emitOpError("is of a gradient, but reduces by max; "
+                                  "gradients are reduced by mean or sum");
       std::optional<SymbolTable::UseRange> uses =
           SymbolTable::getSymbolUses(function, getOperation());
       if (policy == ShardingPolicy::FSDP2 && uses && !uses->empty()) {
@@ -102,8 +106,9 @@ struct LiftCollectives
       function->setAttr(kShardingAttr,
                         ShardingPolicyAttr::get(&getContext(), policy));
       function->setAttr(kGroupAttr, name);
-      if (reduction)
-        function->setAttr(kReductionAttr, reduction);
+      if (reduction == RankReduction::Sum)
+        function->setAttr(kReductionAttr,
+                          RankReductionAttr::get(&getContext(), reduction));
     }
     WalkResult left = function.walk([](Operation *op) {
       auto isTensor = [](Value value) {

@@ -315,8 +315,8 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
         << llvm::formatv(
                "collectives of @{0}: {1}. On H200s that reach one another's "
                "memory a fused step would take {2:f3} ms, the longer of links "
-               "({3:f3}) and update ({4:f3}), and a separate one {5:f3}, the "
-               "exchange ({6:f3}) and then the update{7}",
+               "({3:f3}) and update ({4:f3}), and a separate one up to {5:f3}, "
+               "the exchange ({6:f3}) and then the update{7}",
                sharding.group.getSymName(), stringifyCollectiveKind(kind),
                std::max(links, update), links, update, exchange + update,
                exchange,

@@ -227,9 +227,7 @@ struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
   }
 
   /// Elements of all tensors of a kernel's class.
-  static double countElements(KernelOp kernel, LaunchOp launch) {
-    auto layout = SymbolTable::lookupNearestSymbolFrom<LayoutOp>(
-        launch->getParentOp(), launch.getLayoutAttr());
+  static double countElements(KernelOp kernel, LayoutOp layout) {
     double elements = 0;
     for (auto tensor : layout.getTable().front().getOps<TensorOp>())
       if (tensor.getStorageClassAttr() == kernel.getStorageClassAttr())
@@ -261,22 +259,31 @@ struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
       if (auto store = dyn_cast<StoreOp>(op))
         bits += store.getValue().getType().getIntOrFloatBitWidth();
     }
-    double elements = countElements(kernel, launch);
+    auto layout = SymbolTable::lookupNearestSymbolFrom<LayoutOp>(
+        launch->getParentOp(), launch.getLayoutAttr());
+    bool isShared = layout.getSharding().has_value();
+    double elements = countElements(kernel, layout);
     auto predict = [&](uint64_t bitsOfElement) {
       return cost::milliseconds(
           elements * static_cast<double>(bitsOfElement) / 8, cost::kMemory);
     };
-    remark::missed(kernel.getLoc(), opts)
-        << llvm::formatv("kernel @{0}: two phases, {1} bytes a parameter are "
-                         "read twice, for the exact scales of {2}; delayed or "
-                         "bounded scaling would read them once: {3} in place "
-                         "of {4} bytes a parameter, {5:f3} in place of {6:f3} "
-                         "ms of an H200's memory for this class",
-                         kernel.getSymName(), againBits / 8,
-                         llvm::join(current, ", "), bits / 8,
-                         (bits + againBits) / 8, predict(bits),
-                         predict(bits + againBits))
-               .str();
+    std::string text =
+        llvm::formatv("kernel @{0}: two phases, {1} bytes a parameter are read "
+                      "twice, for the exact scales of {2}; delayed or bounded "
+                      "scaling would read them once",
+                      kernel.getSymName(), againBits / 8,
+                      llvm::join(current, ", "))
+            .str();
+    // What a rank's part of a step costs is msamp-shard-step's to say.
+    if (!isShared)
+      text +=
+          llvm::formatv(": {0} in place of {1} bytes a parameter, {2:f3} in "
+                        "place of {3:f3} ms of an H200's memory for this "
+                        "class",
+                        bits / 8, (bits + againBits) / 8, predict(bits),
+                        predict(bits + againBits))
+              .str();
+    remark::missed(kernel.getLoc(), opts) << text;
   }
 };
 } // namespace

@@ -18,8 +18,8 @@ IMPORT void msamp_scalars(int64_t step, const double *hyper, float *scalars);
 IMPORT uint64_t msamp_encode_gradient(uint32_t storageClass, float first,
                                       float second, float third, float fourth);
 /// Runs the kernel of (storage class of the chunk's tensor, phase) on `chunk`
-/// and the chunks of the same tensor that follow it. Returns the first chunk
-/// that it did not do.
+/// and chunks of the same tensor that follow it. Returns the first chunk that
+/// it did not do, which may be of that tensor, too.
 IMPORT DeviceChunk msamp_run_kernel(DeviceStep *step, Cursor *cursor,
                                     DeviceChunk chunk, uint32_t storageClass,
                                     uint32_t phase);

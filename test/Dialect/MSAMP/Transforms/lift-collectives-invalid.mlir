@@ -222,3 +222,19 @@ func.func @mean_and_sum(%w: tensor<4xf32>, %v: tensor<4xf32>, %g: tensor<4xf32>,
   %1 = msamp.wrapped_update @plain name "b" weight(%v : tensor<4xf32>) grad(%n : tensor<4xf32>)
   return %0, %1 : tensor<4xf32>, tensor<4xf32>
 }
+
+// -----
+
+msamp.process_group @dp ranks(2)
+msamp.optimizer @plain states() hyper()
+scalars(%step: i64) {
+  msamp.yield
+} body(%param: f32, %grad: f32) {
+  msamp.yield %param : f32
+}
+func.func @largest(%w: tensor<f32>, %g: tensor<f32>) -> tensor<f32> {
+  // expected-error @below {{'msamp.all_reduce' op is of a gradient, but reduces by max; gradients are reduced by mean or sum}}
+  %m = msamp.all_reduce %g over @dp by max : tensor<f32> -> tensor<f32>
+  %0 = msamp.wrapped_update @plain name "a" weight(%w : tensor<f32>) grad(%m : tensor<f32>)
+  return %0 : tensor<f32>
+}

@@ -37,7 +37,7 @@ func.func @fsdp2(%w: !part, %s: tensor<2x4xbf16>, %gw: !whole, %b: tensor<1xf32>
   %0:2 = msamp.wrapped_update @momentum name "a" weight(%w : !part) grad(%mean : tensor<2x4xf32>) states(%s : tensor<2x4xbf16>)
   %all = msamp.all_gather %0#0 over @dp : !part -> !whole
   // CHECK-NEXT: %[[V:.*]]:2 = msamp.wrapped_update @momentum name "b" weight(%[[B]] : {{.*}}) grad(%[[GB]] : {{.*}}) states(%[[SB]] : tensor<4xf32>)
-  %meanb = msamp.reduce_scatter %gb over @dp : tensor<4xf32> -> tensor<1xf32>
+  %meanb = msamp.reduce_scatter %gb over @dp by mean : tensor<4xf32> -> tensor<1xf32>
   %1:2 = msamp.wrapped_update @momentum name "b" weight(%b : tensor<1xf32>) grad(%meanb : tensor<1xf32>) states(%sb : tensor<1xf32>)
   %allb = msamp.all_gather %1#0 over @dp : tensor<1xf32> -> tensor<4xf32>
   // CHECK-NEXT: return %[[A]]#0, %[[A]]#1, %[[V]]#0, %[[V]]#1

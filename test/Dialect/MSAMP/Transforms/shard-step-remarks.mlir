@@ -5,10 +5,10 @@
 
 // CHECK: class @matrix, fsdp2 over 2 ranks: a rank sends 0.50 bytes a parameter of gradients in f8E4M3FN and 0.50 of weights
 // 1 GiB at 328 and at 340 GB/s; 20 bytes for each of 2^29 parameters at 4146 GB/s.
-// CHECK: shard-step-remarks.mlir:[[#@LINE+4]]:1: remark: [Analysis] Collectives {{.*}}"collectives of @dp: auto. On H200s that reach one another's memory a fused step would take 3.274 ms, the longer of links (3.274) and update (2.590), and a separate one 5.748, the exchange (3.158) and then the update; which ranks reach one another is known when they meet"
+// CHECK: shard-step-remarks.mlir:[[#@LINE+4]]:1: remark: [Analysis] Collectives {{.*}}"collectives of @dp: auto. On H200s that reach one another's memory a fused step would take 3.274 ms, the longer of links (3.274) and update (2.590), and a separate one up to 5.748, the exchange (3.158) and then the update; which ranks reach one another is known when they meet"
 // Every rank updates all, from three gradients, and sends its own to two others.
 // NONE: class @matrix, none over 3 ranks: a rank sends 2.00 bytes a parameter of gradients in f8E4M3FN and 0.00 of weights
-// NONE: "collectives of @dp: separate. {{.*}} take 6.547 ms, the longer of links (6.547) and update (5.439), and a separate one 11.755, the exchange (6.316) and then the update"
+// NONE: "collectives of @dp: separate. {{.*}} take 6.547 ms, the longer of links (6.547) and update (5.439), and a separate one up to 11.755, the exchange (6.316) and then the update"
 msamp.layout @m {
   msamp.storage_class @matrix {
     weight = #msamp.storage<f8E4M3FN, scaling = <per_tensor, current>>,

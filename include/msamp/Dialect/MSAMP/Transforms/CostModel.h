@@ -1,5 +1,5 @@
-// What a step costs, before any run: bytes, and the rates at which they move.
-// Remarks and msamp-compile --explain predict with the same numbers.
+// Rates with which remarks and msamp-compile --explain predict what a step will
+// cost, before any run. A remark counts the bytes of its own choice only.
 
 #ifndef MSAMP_DIALECT_MSAMP_TRANSFORMS_COSTMODEL_H
 #define MSAMP_DIALECT_MSAMP_TRANSFORMS_COSTMODEL_H
