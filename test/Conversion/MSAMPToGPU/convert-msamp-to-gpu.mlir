@@ -86,6 +86,13 @@ scalars(%step: i64, %lr: f64, %beta: f64) {
 // CHECK: nvvm.cp.async.commit.group
 // CHECK: scf.while
 // CHECK: llvm.call @msamp_advance(%[[CURSOR]])
+// After a chunk that has fewer vectors than copies run ahead, the next begins anew, also in
+// the same tensor; but for tensors without vectors.
+// CHECK: %[[SAME:.*]] = arith.cmpi eq, %{{.*}}, %{{.*}} : i32
+// CHECK: %[[ENOUGH:.*]] = arith.cmpi uge, %{{.*}}, %c256_i32{{.*}} : i32
+// CHECK: %[[WITHOUT:.*]] = arith.cmpi uge, %{{.*}}, %c1024_i32{{.*}} : i32
+// CHECK: %[[AHEAD:.*]] = arith.ori %[[ENOUGH]], %[[WITHOUT]] : i1
+// CHECK: %[[GOES_ON:.*]] = arith.andi %[[SAME]], %[[AHEAD]] : i1
 // CHECK: scf.for
 // CHECK: nvvm.cp.async.wait.group
 // CHECK: nvvm.cp.async.shared.global %{{.*}}, %{{.*}}, 16,
@@ -104,6 +111,7 @@ scalars(%step: i64, %lr: f64, %beta: f64) {
 // CHECK: msamp.decode %{{.*}} : f16 -> f32
 // CHECK: msamp.encode saturate %{{.*}} : f32 -> f8E4M3FN
 // CHECK: llvm.store %{{.*}} {alignment = 1 : i64} : i8, !llvm.ptr<1>
+// CHECK: scf.condition(%[[GOES_ON]])
 // Results reach memory once for all chunks: amax and flushed of role 0, fingerprint.
 // CHECK-DAG: %[[AMAX:.*]] = llvm.getelementptr %[[RESULTS]][0]
 // CHECK-DAG: llvm.call @msamp_flush_max(%[[AMAX]], %{{.*}})
