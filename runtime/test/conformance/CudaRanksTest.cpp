@@ -146,6 +146,7 @@ void onRanks(const std::string &name, const std::string &backend, Source source,
     check(countCudaDevices(devices));
   auto communicators = createLocalCommunicators(ranks, 20s);
   std::vector<std::thread> threads;
+  threads.reserve(ranks);
   for (unsigned rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
       Rank own(plan, std::move(communicators[rank]), backend,
