@@ -151,9 +151,7 @@ struct ConvertMSAMPToGPU
       numRanks = symbols.lookup<ProcessGroupOp>(*layout.getGroup()).getRanks();
     emitNumber(device, launch.getLoc(), "msamp_num_ranks", numRanks);
     emitNumber(device, launch.getLoc(), "msamp_rank_reduction",
-               static_cast<uint32_t>(layout.getReduction() == RankReduction::Sum
-                                         ? plan::RankReduction::Sum
-                                         : plan::RankReduction::Mean));
+               static_cast<uint32_t>(layout.getReduction()));
     emitEncodeGradient(device, launch.getLoc(), layout, numRanks != 0);
     auto classOf = [&](KernelOp kernel) {
       return classes.lookup<StorageClassOp>(kernel.getStorageClass());

@@ -6,6 +6,7 @@
 
 #include "mlir/Dialect/Shard/IR/ShardDialect.h"
 #include "mlir/Dialect/Shard/IR/ShardOps.h"
+#include "mlir/IR/PatternMatch.h"
 
 namespace mlir::msamp {
 #define GEN_PASS_DEF_CONVERTSHARDTOMSAMP
@@ -32,19 +33,14 @@ static LogicalResult checkCollective(Op op, std::optional<APInt> axis) {
 /// Makes Op, which reduces, of `op`.
 template <typename Op, typename Upstream>
 static LogicalResult replaceReduction(Upstream op) {
-  RankReductionAttr reduction; // none is the mean
-  if (op.getReduction() == shard::ReductionKind::Sum)
-    reduction = RankReductionAttr::get(op.getContext(), RankReduction::Sum);
-  else if (op.getReduction() != shard::ReductionKind::Average)
+  bool isSum = op.getReduction() == shard::ReductionKind::Sum;
+  if (!isSum && op.getReduction() != shard::ReductionKind::Average)
     return op.emitOpError()
            << "reduces by " << shard::stringifyReductionKind(op.getReduction())
            << "; gradients of a step are reduced by sum or average";
-  OpBuilder builder(op);
-  auto reduce =
-      Op::create(builder, op.getLoc(), op->getResult(0).getType(),
-                 op.getInput(), op.getGridAttr().getAttr(), reduction);
-  op->getResult(0).replaceAllUsesWith(reduce.getResult());
-  op->erase();
+  IRRewriter(op).replaceOpWithNewOp<Op>(
+      op, op->getResult(0).getType(), op.getInput(), op.getGrid(),
+      isSum ? RankReduction::Sum : RankReduction::Mean);
   return success();
 }
 
@@ -101,12 +97,8 @@ struct ConvertShardToMSAMP
       if (!isFloats(gather.getInput().getType()))
         return op->emitOpError() << "gathers " << gather.getInput().getType()
                                  << "; weights are tensors of f32, f16 or bf16";
-      OpBuilder builder(op);
-      auto own =
-          AllGatherOp::create(builder, op->getLoc(), op->getResult(0).getType(),
-                              gather.getInput(), gather.getGrid());
-      op->getResult(0).replaceAllUsesWith(own.getResult());
-      op->erase();
+      IRRewriter(op).replaceOpWithNewOp<AllGatherOp>(
+          op, op->getResult(0).getType(), gather.getInput(), gather.getGrid());
       return success();
     }
     return op->emitOpError("has no part in a step; all_reduce, reduce_scatter "

@@ -195,9 +195,7 @@ private:
            static_cast<uint32_t>(group.getRanks()),
            static_cast<plan::Collectives>(
                group.getCollectives().value_or(CollectiveKind::Auto)),
-           layout.getReduction() == RankReduction::Sum
-               ? plan::RankReduction::Sum
-               : plan::RankReduction::Mean});
+           static_cast<plan::RankReduction>(layout.getReduction())});
       for (auto storageClass :
            layout.getTable().front().getOps<StorageClassOp>())
         wires.push_back(getStorage(storageClass.getStorage(kWireRole)));

@@ -100,14 +100,12 @@ ReduceScatterOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return failure();
   auto layout =
       symbols.lookupNearestSymbolFrom<LayoutOp>(*this, bundle.getLayout());
-  RankReduction own = getReduction().value_or(RankReduction::Mean);
-  RankReduction ofLayout = layout.getReduction().value_or(RankReduction::Mean);
-  if (own == ofLayout) // C1
+  if (getReduction() == layout.getReduction()) // C1
     return success();
   InFlightDiagnostic diagnostic =
-      emitOpError() << "reduces by " << stringifyRankReduction(own)
+      emitOpError() << "reduces by " << stringifyRankReduction(getReduction())
                     << ", but layout " << bundle.getLayout() << " by "
-                    << stringifyRankReduction(ofLayout);
+                    << stringifyRankReduction(layout.getReduction());
   diagnostic.attachNote(layout.getLoc()) << "layout defined here";
   return diagnostic;
 }

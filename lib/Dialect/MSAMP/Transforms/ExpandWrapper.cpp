@@ -108,9 +108,8 @@ struct ExpandWrapper
       Type scalar = BundleType::getScalar(layout);
       Value amax = AmaxOp::create(builder, loc, scalar, value);
       if (isSplit)
-        amax = AllReduceOp::create(
-            builder, loc, scalar, amax, table.getGroupAttr().getAttr(),
-            RankReductionAttr::get(&getContext(), RankReduction::Max));
+        amax = AllReduceOp::create(builder, loc, scalar, amax,
+                                   *table.getGroup(), RankReduction::Max);
       Value scale = ComputeScaleOp::create(builder, loc, scalar, amax, previous,
                                            TypeAttr());
       return QuantizeOp::create(builder, loc, previous.getType(),

@@ -415,8 +415,7 @@ struct FuseStep : public mlir::msamp::impl::FuseStepBase<FuseStep> {
     return barrier.emitOpError()
            << "of @" << barrier.getGroup()
            << " is neither before a reduce_scatter nor after an all_gather "
-              "over "
-              "that group; ranks of a step meet nowhere else";
+              "over that group; ranks of a step meet nowhere else";
   }
 
   /// Makes sure that scales come from amaxes of the step, and that ranks that

@@ -35,10 +35,8 @@ static std::optional<ShardingPolicy> getPolicy(Operation *collective) {
 
 static RankReduction getReduction(Operation *collective) {
   auto reduce = dyn_cast<AllReduceOp>(collective);
-  std::optional<RankReduction> reduction =
-      reduce ? reduce.getReduction()
-             : cast<ReduceScatterOp>(collective).getReduction();
-  return reduction.value_or(RankReduction::Mean);
+  return reduce ? reduce.getReduction()
+                : cast<ReduceScatterOp>(collective).getReduction();
 }
 
 /// The type of the whole tensor of which `part` is a rank's part.

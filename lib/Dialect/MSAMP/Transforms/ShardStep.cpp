@@ -33,7 +33,8 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
     if (!gradWire.empty() && !getWire(context))
       return emitError(loc) << "unknown wire format '" << gradWire
                             << "', expected e4m3, e5m2, bf16 or f32";
-    if (!reduction.empty() && reduction != "mean" && reduction != "sum")
+    std::optional<RankReduction> asked = symbolizeRankReduction(reduction);
+    if (!reduction.empty() && (!asked || asked == RankReduction::Max))
       return emitError(loc)
              << "unknown reduction '" << reduction << "', expected mean or sum";
     if (!symbolizeCollectiveKind(collectives))
@@ -61,15 +62,8 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
   struct Sharding {
     ShardingPolicy policy;
     ProcessGroupOp group;
-    RankReductionAttr reduction; // null: the mean
+    RankReduction reduction = RankReduction::Mean;
   };
-
-  /// What the option asks for.
-  RankReductionAttr getReduction() {
-    return reduction == "sum"
-               ? RankReductionAttr::get(&getContext(), RankReduction::Sum)
-               : RankReductionAttr();
-  }
 
   /// What the update's function says, or the options.
   FailureOr<Sharding> getSharding(WrappedUpdateOp update,
@@ -85,7 +79,9 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
       FailureOr<ProcessGroupOp> group = getGroup(symbols, update.getLoc());
       if (failed(group))
         return failure();
-      return Sharding{*asked, *group, getReduction()};
+      return Sharding{
+          *asked, *group,
+          symbolizeRankReduction(reduction).value_or(RankReduction::Mean)};
     }
     auto name = function->getAttrOfType<FlatSymbolRefAttr>(kGroupAttr);
     auto group = name ? symbols.lookup<ProcessGroupOp>(name.getValue())
@@ -123,7 +119,7 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
       return update.emitOpError()
              << "is to reduce its gradient by " << reduction.getValue()
              << ", but its function does by " << stringifyRankReduction(found);
-    return Sharding{own.getValue(), group, ownReduction};
+    return Sharding{own.getValue(), group, found};
   }
 
   /// The format that `grad-wire` names, or null.
@@ -240,8 +236,8 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
     remarkCollectives(layout, sharding);
     layout.setSharding(sharding.policy);
     layout.setGroup(sharding.group.getSymName());
-    if (sharding.reduction)
-      layout.setReductionAttr(sharding.reduction);
+    if (sharding.reduction != RankReduction::Mean)
+      layout.setReduction(sharding.reduction);
     return success();
   }
 
@@ -296,9 +292,8 @@ struct ShardStep : public mlir::msamp::impl::ShardStepBase<ShardStep> {
         bytes *= 1.5;
       double wire = getBytes(storageClass.getStorage(kWireRole));
       double weight = getBytes(storageClass.getStorage(kWeightRole));
-      double elements = 1;
-      for (int64_t extent : tensor.getTensorType().getShape())
-        elements *= static_cast<double>(extent);
+      auto elements =
+          static_cast<double>(tensor.getTensorType().getNumElements());
       double own = isSplit ? elements / ranks : elements;
       sent += isSplit ? (wire + weight) * (elements - own)
                       : wire * elements * (ranks - 1);

@@ -46,7 +46,7 @@ class MSAMP_CollectiveOp<string name, Type inputType, Type resultType>
 class MSAMP_ReducingOp<string name, Type inputType, Type resultType>
     : MSAMP_CollectiveOp<name, inputType, resultType> {
   let arguments = (ins inputType:$input, FlatSymbolRefAttr:$group,
-      OptionalAttr<MSAMP_RankReductionAttr>:$reduction);
+      MSAMP_DefaultRankReductionAttr:$reduction);
   let assemblyFormat = [{
     $input `over` $group (`by` custom<EnumKeyword>($reduction)^)? attr-dict `:`
     type($input) `->` type($result)

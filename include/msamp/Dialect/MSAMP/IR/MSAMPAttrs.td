@@ -99,6 +99,10 @@ def MSAMP_RankReduction : MSAMP_Enum<"RankReduction", "what becomes of ranks' va
     [I32EnumAttrCase<"Mean", 0, "mean">, I32EnumAttrCase<"Sum", 1, "sum">,
      I32EnumAttrCase<"Max", 2, "max">]>;
 def MSAMP_RankReductionAttr : MSAMP_EnumAttr<MSAMP_RankReduction, "rank_reduction">;
+/// The mean, unless an op says otherwise.
+def MSAMP_DefaultRankReductionAttr
+    : DefaultValuedOptionalAttr<MSAMP_RankReductionAttr,
+                                "::mlir::msamp::RankReduction::Mean">;
 
 def MSAMP_CollectiveKind : MSAMP_Enum<"CollectiveKind", "where kernels reach other ranks",
     [I32EnumAttrCase<"Auto", 0, "auto">, I32EnumAttrCase<"Separate", 1, "separate">,

@@ -129,7 +129,7 @@ def MSAMP_LayoutOp : MSAMP_Op<"layout", [Symbol, SymbolTable, NoTerminator,
   let arguments = (ins SymbolNameAttr:$sym_name,
       OptionalAttr<MSAMP_ShardingPolicyAttr>:$sharding,
       OptionalAttr<FlatSymbolRefAttr>:$group,
-      OptionalAttr<MSAMP_RankReductionAttr>:$reduction);
+      MSAMP_DefaultRankReductionAttr:$reduction);
   let regions = (region SizedRegion<1>:$table);
   let assemblyFormat = [{
     $sym_name
