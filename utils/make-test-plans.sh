@@ -61,7 +61,7 @@ write_hole("large", {"p": (4198400, 1024)})
 # Chunks for every warp of a large device, of 2048 elements, and less than three
 # vectors of its lanes at the end.
 write_hole("long", {"few": (2097177, 4), "some": (1398200, 6)})
-# A rank of three updates enough for two slices, in one of which a tensor ends.
+# A rank of three updates enough for a test's slices, in which tensors end.
 write_hole("sliced", {"rows": (3000, 3001), "square": (4100, 4100),
                       "vector": (100003,)})
 PYTHON

@@ -494,43 +494,51 @@ Status CudaGroup::exchangeShown(DevicePart part, Stream stream) {
   return exchange(send, receive, stream);
 }
 
-/// Brings the gradients of a slice of each rank's elements to that rank.
-Status CudaGroup::exchangeGradients(unsigned slice, Stream stream) {
+/// Sends and receives what `add` lists for each tensor and other rank, of the
+/// elements that this rank and the other have in a slice.
+Status CudaGroup::exchangeSlice(unsigned slice, Stream stream,
+                                const AddPieces &add) {
   std::vector<std::vector<ConstSpan>> send(comm.size());
   std::vector<std::vector<Span>> receive(comm.size());
   for (unsigned rank = 0; rank < comm.size(); ++rank)
     for (size_t tensor = 0; rank != comm.rank() && tensor < plan.tensors.size();
          ++tensor) {
-      const ShardRange own = slices.part(comm.rank(), tensor, slice);
-      const ShardRange theirs = slices.part(rank, tensor, slice);
-      size_t bytes = wireSize(tensor);
-      uint64_t offset = own.first - ranges[comm.rank()][tensor].first;
-      send[rank].push_back(
-          {window->at(gradientBegin[tensor] + theirs.first * bytes),
-           theirs.count * bytes});
-      receive[rank].push_back(
-          {reinterpret_cast<void *>(arrivals[rank][tensor] + offset * bytes),
-           own.count * bytes});
+      auto [sent, received] =
+          add(rank, tensor, slices.part(comm.rank(), tensor, slice),
+              slices.part(rank, tensor, slice));
+      send[rank].push_back(sent);
+      receive[rank].push_back(received);
     }
   return exchange(send, receive, stream);
 }
 
+/// Brings the gradients of a slice of each rank's elements to that rank.
+Status CudaGroup::exchangeGradients(unsigned slice, Stream stream) {
+  return exchangeSlice(
+      slice, stream,
+      [&](unsigned rank, size_t tensor, ShardRange own, ShardRange theirs) {
+        size_t bytes = wireSize(tensor);
+        uint64_t offset = own.first - ranges[comm.rank()][tensor].first;
+        return std::pair(
+            ConstSpan{window->at(gradientBegin[tensor] + theirs.first * bytes),
+                      theirs.count * bytes},
+            Span{reinterpret_cast<void *>(arrivals[rank][tensor] +
+                                          offset * bytes),
+                 own.count * bytes});
+      });
+}
+
 /// Brings the weights of a slice of each rank's elements to all others.
 Status CudaGroup::exchangeWeights(unsigned slice, Stream stream) {
-  std::vector<std::vector<ConstSpan>> send(comm.size());
-  std::vector<std::vector<Span>> receive(comm.size());
-  for (unsigned rank = 0; rank < comm.size(); ++rank)
-    for (size_t tensor = 0; rank != comm.rank() && tensor < plan.tensors.size();
-         ++tensor) {
-      const ShardRange own = slices.part(comm.rank(), tensor, slice);
-      const ShardRange theirs = slices.part(rank, tensor, slice);
-      size_t bytes = weightSize(tensor);
-      char *weight = window->at(weightBegin[tensor]);
-      send[rank].push_back({weight + own.first * bytes, own.count * bytes});
-      receive[rank].push_back(
-          {weight + theirs.first * bytes, theirs.count * bytes});
-    }
-  return exchange(send, receive, stream);
+  return exchangeSlice(
+      slice, stream,
+      [&](unsigned, size_t tensor, ShardRange own, ShardRange theirs) {
+        size_t bytes = weightSize(tensor);
+        char *weight = window->at(weightBegin[tensor]);
+        return std::pair(
+            ConstSpan{weight + own.first * bytes, own.count * bytes},
+            Span{weight + theirs.first * bytes, theirs.count * bytes});
+      });
 }
 
 Status CudaGroup::exchange(const std::vector<std::vector<ConstSpan>> &send,

@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 
 namespace msamp::rt::cuda {
 
@@ -108,6 +109,9 @@ private:
   Status exchange(const std::vector<std::vector<ConstSpan>> &send,
                   const std::vector<std::vector<Span>> &receive, Stream stream);
   Status exchangeShown(plan::DevicePart part, Stream stream);
+  using AddPieces = std::function<std::pair<ConstSpan, Span>(
+      unsigned rank, size_t tensor, ShardRange own, ShardRange theirs)>;
+  Status exchangeSlice(unsigned slice, Stream stream, const AddPieces &add);
   Status exchangeGradients(unsigned slice, Stream stream);
   Status exchangeWeights(unsigned slice, Stream stream);
   Status readShown(unsigned rank, plan::ShownStep &step, size_t tensor,

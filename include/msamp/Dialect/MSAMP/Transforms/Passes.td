@@ -67,8 +67,8 @@ def LiftCollectives : Pass<"msamp-lift-collectives", "::mlir::ModuleOp"> {
     `msamp.reduce_scatter` with weights that go to `msamp.all_gather`, updates take
     the collectives' operands and give whole weights, and the function gets the
     attributes `msamp.sharding` (`none` or `fsdp2`), `msamp.group` and, for sums,
-    `msamp.reduction`, by which msamp-shard-step brings it back to a rank's form. All updates of a function are
-    sharded alike; other collectives on tensors are refused.
+    `msamp.reduction`, by which msamp-shard-step brings it back to a rank's form. All
+    updates of a function are sharded alike; other collectives on tensors are refused.
 
     Numerics: unchanged.
     Postcondition: no collective on tensors is left.
