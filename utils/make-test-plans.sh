@@ -106,6 +106,16 @@ plan adam-bounded mixed --optimizer=adam "${groups[@]}" \
   weight=f32,master=none,grad=f32,first_moment=e5m2/bounded,second_moment=f16/bounded
 plan sgd-bounded mixed --optimizer=sgd "${groups[@]}" --hyper momentum=0.9,nesterov=1 \
   --formats weight=e4m3,master=f16,grad=bf16,momentum_buffer=e4m3/bounded
+# Of the last two, the weight's scale follows from a master that has none, and
+# comes from the values of the body.
+plan adamw-speculative mixed --optimizer=adamw "${groups[@]}" \
+  --schedule=speculative
+plan adam-speculative mixed --optimizer=adam "${groups[@]}" \
+  --schedule=speculative --hyper weight_decay=0.1 --formats \
+  weight=e4m3,master=f32,grad=bf16,first_moment=e5m2,second_moment=f16
+plan sgd-speculative mixed --optimizer=sgd "${groups[@]}" \
+  --schedule=speculative --hyper momentum=0.9,nesterov=1 --formats \
+  weight=e4m3,master=none,grad=e5m2,momentum_buffer=e4m3
 plan adamw-classes mixed --optimizer=adamw "${groups[@]}" \
   --class '^matrix$:O0' --class '^(row|square)$:O2' \
   --class '^vector$:weight=bf16,master=f32,grad=e4m3,first_moment=e4m3,second_moment=f16/delayed-2'
@@ -114,6 +124,7 @@ plan adamw-classes mixed --optimizer=adamw "${groups[@]}" \
 for scaling in current bounded; do
   plan large/$scaling long --optimizer=adamw --scaling=$scaling
 done
+plan large/speculative long --optimizer=adamw --schedule=speculative
 
 # For more than one rank: a session by itself refuses these.
 for policy in none fsdp2; do

@@ -41,6 +41,12 @@ public:
   virtual Status computeScalars(int64_t step, const double *hyper,
                                 float *scalars) = 0;
 
+  /// Sets RoleUniform::Settled of a task of a speculative plan; returns the
+  /// phase that it needs before the store phase, or Scalars for none.
+  virtual plan::Phase settle(TensorTask & /*task*/) {
+    return plan::Phase::Reduce;
+  }
+
   /// Runs `phase` over all of `tasks`; combines into their results. Returns
   /// when it is done.
   virtual Status runPhase(plan::Phase phase,
@@ -132,9 +138,9 @@ public:
   virtual Status launch() = 0;
   /// Waits for the stream, and reads how the last step went.
   virtual Status synchronize(plan::DeviceReport &report) = 0;
-  /// Sets the largest stored magnitudes of tensor `index`, by role.
-  virtual Status setStoredAmax(size_t index,
-                               const std::vector<float> &values) = 0;
+  /// Sets what bounds of tensor `index` start from, by role.
+  virtual Status setStored(size_t index,
+                           const std::vector<plan::DeviceStored> &values) = 0;
   /// Zeroes the results of `tensors`, whose state is no longer theirs.
   virtual Status forgetResults(const std::vector<size_t> &tensors) = 0;
   /// Results of tensor `index`, from its last applied step; zeros if none.

@@ -152,9 +152,12 @@ public:
         return true;
     return false;
   }
-  /// Whether some scale of the class comes from a bound.
+  /// Whether bounds may tell a current scale before the step.
+  bool isSpeculative() const { return schedule == "speculative"; }
+  /// Whether bounds on what the class stores have a part in its scales.
   bool hasBounds(size_t classIndex) const {
-    return hasScales(classIndex, plan::Scaling::Bounded);
+    return hasScales(classIndex, plan::Scaling::Bounded) ||
+           (isSpeculative() && hasScales(classIndex, plan::Scaling::Current));
   }
   /// Index of the role of `kind` (not State), which every plan has.
   static constexpr size_t roleIndex(plan::RoleKind kind) {

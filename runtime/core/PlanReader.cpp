@@ -164,7 +164,8 @@ private:
     MSAMP_RETURN_IF_ERROR(readString(summary.optimizer, result.optimizer));
     MSAMP_RETURN_IF_ERROR(readString(summary.schedule, result.schedule));
     MSAMP_RETURN_IF_ERROR(readString(summary.target, result.target));
-    if (result.schedule != "two_phase" && result.schedule != "one_pass")
+    if (result.schedule != "two_phase" && result.schedule != "one_pass" &&
+        !result.isSpeculative())
       return corrupt("has schedule '" + result.schedule +
                      "', which this runtime does not know");
     result.numScalars = summary.num_scalars;
@@ -541,8 +542,8 @@ private:
       MSAMP_RETURN_IF_ERROR(readString(entry.symbol, kernel.symbol));
       bool hasClass = entry.phase != plan::Phase::Scalars;
       if ((hasClass && entry.storage_class >= result.classes.size()) ||
-          static_cast<uint32_t>(entry.phase) >
-              static_cast<uint32_t>(plan::Phase::Store) ||
+          static_cast<uint32_t>(entry.phase) >= plan::kNumPhases ||
+          entry.phase == plan::Phase::Inspect ||
           static_cast<uint32_t>(entry.isa) >= plan::kNumIsas)
         return corrupt("kernel '" + kernel.symbol + "' is malformed");
       result.kernels.push_back(std::move(kernel));

@@ -167,7 +167,7 @@ void Session::forgetFingerprint(size_t index) {
   if (device)
     changedTensors.insert(index);
   states[index].hasFingerprint = false;
-  states[index].storedAmax.clear();
+  states[index].stored.clear();
 }
 
 Status Session::bind(const std::string &name, const std::string &key,

@@ -127,8 +127,8 @@ private:
     bool hasFingerprint = false;
     uint64_t fingerprint = 0;
     std::vector<RoleStats> stats;
-    /// By role, of what is stored: for bounds. Empty if not known.
-    std::vector<float> storedAmax;
+    /// By role, what bounds start from. Empty if not known.
+    std::vector<plan::DeviceStored> stored;
     TensorTask task;
   };
   /// A tensor's buffers where the host can use them: themselves, or a copy.
@@ -153,10 +153,12 @@ private:
   /// The value in force: the bound one, if there is one.
   double gradScaleOr(double gradScale) const;
   float gradAmaxOf(const TensorState &state) const;
-  Status findStoredAmaxes(size_t index);
+  Status findStored(size_t index);
   Status prepareTask(size_t index, double gradScale);
-  bool needsReduce(size_t index, double gradScale) const;
+  plan::Phase findNeededPhase(size_t index, double gradScale);
   void reportOverflow(size_t index, double gradScale, StepReport &report);
+  Status checkSettled(size_t index) const;
+  Status unsettledError(const PlanTensor &tensor) const;
   void commit(size_t index, StepReport &report);
   void countWork(const PlanTensor &tensor, StepReport &report) const;
   Status runOnHost(double gradScale, StepReport &report);

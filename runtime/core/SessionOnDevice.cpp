@@ -21,10 +21,9 @@ Status Session::prepare() {
     MSAMP_RETURN_IF_ERROR(
         device->forgetResults({changedTensors.begin(), changedTensors.end()}));
     for (size_t index : changedTensors) {
-      MSAMP_RETURN_IF_ERROR(findStoredAmaxes(index));
-      if (!states[index].storedAmax.empty())
-        MSAMP_RETURN_IF_ERROR(
-            device->setStoredAmax(index, states[index].storedAmax));
+      MSAMP_RETURN_IF_ERROR(findStored(index));
+      if (!states[index].stored.empty())
+        MSAMP_RETURN_IF_ERROR(device->setStored(index, states[index].stored));
     }
     changedTensors.clear();
   }
@@ -125,6 +124,10 @@ Status Session::synchronize(StepReport &report) {
   if (Status status = device->synchronize(found); !status.ok()) {
     isPoisoned = true;
     return status;
+  }
+  if (found.unsettled) {
+    isPoisoned = true;
+    return unsettledError(plan->tensors[found.unsettled - 1]);
   }
   report.skippedTotal = found.skipped_total;
   report.skippedInARow = found.skipped_in_a_row;

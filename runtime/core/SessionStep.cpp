@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 using namespace msamp;
 using namespace msamp::rt;
@@ -64,15 +65,16 @@ static uint32_t largestCode(plan::DType dtype, const void *data,
   }
 }
 
-/// Finds the largest stored magnitudes that bounds start from.
-Status Session::findStoredAmaxes(size_t index) {
+/// Finds what bounds start from; ratios are the next step's to find.
+Status Session::findStored(size_t index) {
   const PlanTensor &tensor = plan->tensors[index];
   TensorState &state = states[index];
-  if (!plan->hasBounds(tensor.classIndex) || !state.storedAmax.empty())
+  if (!plan->hasBounds(tensor.classIndex) || !state.stored.empty())
     return {};
   HostView view(*this, index);
   MSAMP_RETURN_IF_ERROR(view.read(/*isGrad=*/false));
-  state.storedAmax.assign(plan->roles.size(), 0.0f);
+  state.stored.assign(plan->roles.size(),
+                      {0.0f, std::numeric_limits<float>::infinity()});
   for (size_t role = 0; role < plan->roles.size(); ++role) {
     const plan::Storage &storage = plan->storage(tensor.classIndex, role);
     bool isRead = role > gradRole || role == plan->paramRole(tensor.classIndex);
@@ -84,7 +86,7 @@ Status Session::findStoredAmaxes(size_t index) {
                                    tensor.numElements);
     uint64_t bits = magnitudeBits(decode(storage.dtype, largest) * scaleInv);
     MSAMP_RETURN_IF_ERROR(combine(bits, /*isSum=*/false));
-    state.storedAmax[role] = floatOf(static_cast<uint32_t>(bits));
+    state.stored[role].amax = floatOf(static_cast<uint32_t>(bits));
   }
   return {};
 }
@@ -103,7 +105,7 @@ Status Session::prepareTask(size_t index, double gradScale) {
   TensorState &state = states[index];
   TensorTask &task = state.task;
   MSAMP_RETURN_IF_ERROR(checkState(tensor, state.buffers));
-  MSAMP_RETURN_IF_ERROR(findStoredAmaxes(index));
+  MSAMP_RETURN_IF_ERROR(findStored(index));
   int64_t step = *state.buffers.step + 1;
   const double *hyper =
       stepBuffers.hyper ? stepBuffers.hyper + tensor.group * plan->hypers.size()
@@ -132,34 +134,49 @@ Status Session::prepareTask(size_t index, double gradScale) {
             : -1.0f;
     uniform(RoleUniform::StoredAmax) =
         !plan->hasBounds(tensor.classIndex) ? 0.0f
-        : role != gradRole                  ? state.storedAmax[role]
+        : role != gradRole                  ? state.stored[role].amax
         : state.gradBound >= 0.0f
             ? floatOf(magnitudeBits(state.gradBound *
                                     uniform(RoleUniform::ScaleInv)))
             : plan::largestGradient(storage, gradAmaxOf(state),
                                     uniform(RoleUniform::ScaleInv));
+    uniform(RoleUniform::StoredRatio) =
+        state.stored.empty() ? 0.0f : state.stored[role].ratio;
+    uniform(RoleUniform::Settled) = -1.0f;
   }
   return {};
 }
 
-bool Session::needsReduce(size_t index, double gradScale) const {
+/// The phase that must look at a tensor before the store phase, or Scalars.
+plan::Phase Session::findNeededPhase(size_t index, double gradScale) {
   const PlanTensor &tensor = plan->tensors[index];
-  const TensorState &state = states[index];
-  // The gradient's amax answers for overflow, unless dividing by the loss scale
-  // might make one.
-  if (!plan::isGradientSafe(gradAmaxOf(state), gradScale))
-    return true;
+  TensorState &state = states[index];
+  bool isCurrent = false;
   for (size_t role = 0; role < plan->roles.size(); ++role) {
     const plan::Storage &storage = plan->storage(tensor.classIndex, role);
-    if (role == gradRole || storage.scaling == Scaling::None ||
-        storage.scaling == Scaling::Bounded)
+    if (role == gradRole)
       continue;
-    if (storage.scaling == Scaling::Current ||
+    isCurrent |= storage.scaling == Scaling::Current;
+    if (storage.scaling == Scaling::Delayed &&
         plan::historyMaximum(state.buffers.history[role], storage.history) <
             0.0f)
-      return true;
+      return plan::Phase::Reduce;
   }
-  return false;
+  bool isGradKnown =
+      plan->storage(tensor.classIndex, gradRole).scaling != Scaling::None ||
+      gradAmaxOf(state) >= 0.0f;
+  if (isCurrent) {
+    if (!plan->isSpeculative() || !isGradKnown)
+      return plan::Phase::Reduce;
+    plan::Phase needed = backend->settle(state.task);
+    if (needed != plan::Phase::Scalars)
+      return needed;
+  }
+  // The gradient's amax answers for overflow, unless dividing by the loss scale
+  // might make one.
+  return plan::isGradientSafe(gradAmaxOf(state), gradScale)
+             ? plan::Phase::Scalars
+             : plan::Phase::Reduce;
 }
 
 void Session::reportOverflow(size_t index, double gradScale,
@@ -251,7 +268,7 @@ Status Session::checkStep(double gradScale) {
 Status Session::runOnHost(double gradScale, StepReport &report) {
   MSAMP_RETURN_IF_ERROR(checkGradScale(gradScale));
   std::vector<size_t> active;
-  std::vector<TensorTask *> reduceTasks, storeTasks;
+  std::vector<TensorTask *> narrowTasks, reduceTasks, storeTasks;
   for (size_t index = 0; index < states.size(); ++index) {
     if (!states[index].buffers.payload[gradRole]) {
       ++report.tensorsWithoutGrad;
@@ -260,7 +277,10 @@ Status Session::runOnHost(double gradScale, StepReport &report) {
     MSAMP_RETURN_IF_ERROR(prepareTask(index, gradScale));
     active.push_back(index);
     storeTasks.push_back(&states[index].task);
-    if (needsReduce(index, gradScale))
+    plan::Phase needed = findNeededPhase(index, gradScale);
+    if (needed == plan::Phase::Narrow)
+      narrowTasks.push_back(&states[index].task);
+    else if (needed == plan::Phase::Reduce)
       reduceTasks.push_back(&states[index].task);
   }
   auto skip = [&] {
@@ -273,6 +293,8 @@ Status Session::runOnHost(double gradScale, StepReport &report) {
     skip();
     return {};
   }
+  if (!narrowTasks.empty())
+    MSAMP_RETURN_IF_ERROR(backend->runPhase(plan::Phase::Narrow, narrowTasks));
   MSAMP_RETURN_IF_ERROR(backend->runPhase(plan::Phase::Reduce, reduceTasks));
 
   size_t gradAmax = plan::resultIndex(gradRole, RoleResult::Amax);
@@ -304,6 +326,8 @@ Status Session::runOnHost(double gradScale, StepReport &report) {
   // tensors half updated.
   isPoisoned = true;
   MSAMP_RETURN_IF_ERROR(backend->runPhase(plan::Phase::Store, storeTasks));
+  for (size_t index : active)
+    MSAMP_RETURN_IF_ERROR(checkSettled(index));
   for (size_t index : active) {
     commit(index, report);
     // What was known of this gradient says nothing of the buffer's next
@@ -336,6 +360,33 @@ void Session::countWork(const PlanTensor &tensor, StepReport &report) const {
   }
 }
 
+/// Fails if a scale that bounds told is not that of the amax, now that it is
+/// known.
+Status Session::checkSettled(size_t index) const {
+  const PlanTensor &tensor = plan->tensors[index];
+  if (!plan->isSpeculative())
+    return {};
+  for (size_t role = 0; role < plan->roles.size(); ++role) {
+    const plan::Storage &storage = plan->storage(tensor.classIndex, role);
+    if (role == gradRole || storage.scaling != Scaling::Current)
+      continue;
+    RoleStats stats = statsOf(tensor, role, states[index].task.results);
+    if (!plan::isScaleOfAmax(stats.amax, stats.scale,
+                             1.0f / *states[index].buffers.scaleInv[role],
+                             storage.dtype))
+      return unsettledError(tensor);
+  }
+  return {};
+}
+
+Status Session::unsettledError(const PlanTensor &tensor) const {
+  return {StatusCode::Poisoned,
+          "a scale of tensor '" + tensor.name +
+              "' came from bounds that its new values exceed: its state was "
+              "changed in place between steps; bind what was changed again, "
+              "in a new session with the state loaded anew"};
+}
+
 void Session::commit(size_t index, StepReport &report) {
   const PlanTensor &tensor = plan->tensors[index];
   TensorState &state = states[index];
@@ -348,9 +399,13 @@ void Session::commit(size_t index, StepReport &report) {
     const plan::Storage &storage = plan->storage(tensor.classIndex, role);
     if (storage.dtype == plan::DType::None)
       continue;
-    if (!state.storedAmax.empty())
-      state.storedAmax[role] = floatOf(static_cast<uint32_t>(
-          results[plan::resultIndex(role, RoleResult::Stored)]));
+    auto found = [&](RoleResult kind) {
+      return floatOf(
+          static_cast<uint32_t>(results[plan::resultIndex(role, kind)]));
+    };
+    if (!state.stored.empty())
+      state.stored[role] = {found(RoleResult::Stored),
+                            found(RoleResult::Ratio)};
     RoleStats &stats = state.stats[role];
     stats = statsOf(tensor, role, results);
     if (storage.scaling == Scaling::None)

@@ -217,14 +217,24 @@ std::string Explanation::getText() const {
                    cost.total());
   }
   double bytes = bytesOfStep();
+  // Where bounds tell every scale.
+  double least = bytes;
+  if (plan.isSpeculative())
+    for (size_t index = 0; index < plan.classes.size(); ++index)
+      least -= static_cast<double>(elementsOf(index)) *
+               static_cast<double>(costOf(index).reduceRead);
+  std::string time = formatv("{0:F3}", bytes / chip.bandwidth / 1e6);
+  if (least < bytes)
+    time = formatv("{0:F3} (bounds tell all scales) to {1} (none)",
+                   least / chip.bandwidth / 1e6, time);
   if (plan.sharding)
     out << getScaling();
   else
     out << formatv(
         "\nmemory: {5:F3} GB of weights, gradients and state; no padding\n"
-        "predicted on {0}: {1:F3} ms if memory is all that counts "
+        "predicted on {0}: {1} ms if memory is all that counts "
         "({2:F3} GB at {3:F0} GB/s, {4})\n",
-        chip.name, bytes / chip.bandwidth / 1e6, bytes / 1e9, chip.bandwidth,
+        chip.name, time, bytes / 1e9, chip.bandwidth,
         chip.isMeasured ? "measured by a copy" : "87 % of the maker's figure",
         static_cast<double>(kept) / 1e9);
   if (plan.images.empty())
@@ -270,7 +280,7 @@ static std::string escape(llvm::StringRef text) {
 
 std::string Explanation::getSvg() const {
   constexpr int left = 190, column = 170, row = 26, top = 64;
-  bool hasReduce = plan.schedule == "two_phase";
+  bool hasReduce = plan.schedule != "one_pass";
   llvm::SmallVector<const char *> phases{"prepare"};
   if (hasReduce)
     phases.push_back("reduce");

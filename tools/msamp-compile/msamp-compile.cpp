@@ -81,14 +81,15 @@ static cl::list<std::string>
 enum class ScheduleChoice { Auto, OnePass, TwoPhase, Speculative };
 static cl::opt<ScheduleChoice> schedule(
     "schedule", cl::desc("Passes over memory"), cl::init(ScheduleChoice::Auto),
-    cl::values(clEnumValN(ScheduleChoice::Auto, "auto",
-                          "as the scales ask (default)"),
-               clEnumValN(ScheduleChoice::OnePass, "one-pass",
-                          "refuse scales that need a second"),
-               clEnumValN(ScheduleChoice::TwoPhase, "two-phase",
-                          "amaxes first; refuse if nothing needs them"),
-               clEnumValN(ScheduleChoice::Speculative, "speculative",
-                          "not available; refused with the reason")),
+    cl::values(
+        clEnumValN(ScheduleChoice::Auto, "auto", "as the scales ask (default)"),
+        clEnumValN(ScheduleChoice::OnePass, "one-pass",
+                   "refuse scales that need a second"),
+        clEnumValN(ScheduleChoice::TwoPhase, "two-phase",
+                   "amaxes first; refuse if nothing needs them"),
+        clEnumValN(ScheduleChoice::Speculative, "speculative",
+                   "one where bounds tell the scales, as much of two as they "
+                   "leave open")),
     cl::cat(category));
 static cl::opt<std::string>
     shard("shard",

@@ -25,9 +25,21 @@ static const char usage[] =
 )";
 
 static const char *phaseName(plan::Phase phase) {
-  return phase == plan::Phase::Scalars  ? "scalars"
-         : phase == plan::Phase::Reduce ? "reduce"
-                                        : "store";
+  switch (phase) {
+  case plan::Phase::Scalars:
+    return "scalars";
+  case plan::Phase::Reduce:
+    return "reduce";
+  case plan::Phase::Store:
+    return "store";
+  case plan::Phase::Inspect:
+    return "inspect";
+  case plan::Phase::Narrow:
+    return "narrow";
+  case plan::Phase::Settle:
+    return "settle";
+  }
+  return "unknown";
 }
 
 static const char *scalingName(plan::Scaling scaling) {
@@ -99,7 +111,11 @@ static void printText(const Plan &plan, const std::string &path) {
     std::printf("\nclass %s: %zu tensors, %zu bytes a parameter kept; a step "
                 "reads %zu%s and writes %zu\n",
                 plan.classes[index].c_str(), tensorsOfClass[index], bytes.kept,
-                bytes.read, bytes.readsTwice ? " twice" : "", bytes.written);
+                bytes.read,
+                !bytes.readsTwice      ? ""
+                : plan.isSpeculative() ? " up to twice"
+                                       : " twice",
+                bytes.written);
     for (size_t role = 0; role < plan.roles.size(); ++role)
       if (plan.holds(index, role))
         std::printf("  %-16s %s\n", plan.roles[role].name.c_str(),
@@ -195,7 +211,11 @@ static Json toJson(const Plan &plan) {
   // All phases of all tensors are one launch, on every backend.
   auto addLaunch = [&](const char *backend) {
     Json phases = Json::array();
-    if (plan.schedule == "two_phase")
+    if (plan.isSpeculative()) {
+      phases.push_back("settle");
+      phases.push_back("narrow");
+    }
+    if (plan.schedule != "one_pass")
       phases.push_back("reduce");
     phases.push_back("store");
     json["launches"].push_back({{"backend", backend},

@@ -68,9 +68,9 @@ static uint32_t toSingleBits(APFloat value) {
   return static_cast<uint32_t>(value.bitcastToAPInt().getZExtValue());
 }
 
-/// compute_scale on f32, by the exponents; see ComputeScaleOp::computeBits.
-static Value expandComputeScale(OpBuilder &builder, Location loc, Value amax,
-                                Value oldScale, Type payload) {
+Value mlir::msamp::expandComputeScale(OpBuilder &builder, Location loc,
+                                      Value amax, Value oldScale,
+                                      Type payload) {
   ScalarBuilder a{builder, loc};
   uint32_t maxBits = toSingleBits(
       APFloat::getLargest(cast<FloatType>(payload).getFloatSemantics()));
@@ -145,42 +145,6 @@ static Value expandFma(OpBuilder &builder, math::FmaOp op,
       arith::BitcastOp::create(builder, loc, f64, odd));
 }
 
-/// powi as the loop that defines it.
-static Value expandPowi(OpBuilder &builder, PowiOp op, ValueRange operands) {
-  Location loc = op.getLoc();
-  ScalarBuilder a{builder, loc};
-  Value base = operands[0], exponent = operands[1];
-  Value one = arith::ConstantOp::create(
-      builder, loc, builder.getFloatAttr(base.getType(), 1.0));
-  Value zero = a.i64(0);
-  Value isNegative = a.compare(arith::CmpIPredicate::slt, exponent, zero);
-  Value count =
-      a.select(isNegative, a.binary<arith::SubIOp>(zero, exponent), exponent);
-  SmallVector<Value> inits{one, base, count};
-  auto loop = scf::WhileOp::create(
-      builder, loc, ValueRange(inits).getTypes(), inits,
-      [&](OpBuilder &nested, Location, ValueRange values) {
-        ScalarBuilder n{nested, loc};
-        scf::ConditionOp::create(
-            nested, loc,
-            n.compare(arith::CmpIPredicate::ne, values[2], n.i64(0)), values);
-      },
-      [&](OpBuilder &nested, Location, ValueRange values) {
-        ScalarBuilder n{nested, loc};
-        Value isOdd =
-            n.compare(arith::CmpIPredicate::ne,
-                      n.binary<arith::AndIOp>(values[2], n.i64(1)), n.i64(0));
-        Value product = n.binary<arith::MulFOp>(values[0], values[1]);
-        Value square = n.binary<arith::MulFOp>(values[1], values[1]);
-        Value rest = n.binary<arith::ShRUIOp>(values[2], n.i64(1));
-        scf::YieldOp::create(
-            nested, loc,
-            ValueRange{n.select(isOdd, product, values[0]), square, rest});
-      });
-  Value power = loop.getResult(0);
-  return a.select(isNegative, a.binary<arith::DivFOp>(one, power), power);
-}
-
 //===----------------------------------------------------------------------===//
 // KernelEmitter
 //===----------------------------------------------------------------------===//
@@ -234,6 +198,8 @@ void KernelEmitter::emitUniforms(llvm::function_ref<Value(UniformOp)> load) {
     if (isVarying) {
       varying.insert(op.result_begin(), op.result_end());
       varyingOps.push_back(&op);
+    } else if (isa<SettleOp>(op)) {
+      continue; // emitSettle's
     } else if (auto uniform = dyn_cast<UniformOp>(op)) {
       uniforms.map(uniform.getResult(), load(uniform));
     } else {
@@ -905,8 +871,19 @@ size_t KernelEmitter::getUniformIndex(UniformOp op) const {
   case UniformKind::StoredAmax:
     kind = plan::RoleUniform::StoredAmax;
     break;
+  case UniformKind::StoredRatio:
+    kind = plan::RoleUniform::StoredRatio;
+    break;
+  case UniformKind::Settled:
+    kind = plan::RoleUniform::Settled;
+    break;
   }
-  return plan::uniformIndex(numScalars, roleIndex.lookup(op.getName()), kind);
+  return getUniformIndex(op.getName(), kind);
+}
+
+size_t KernelEmitter::getUniformIndex(StringRef role,
+                                      plan::RoleUniform kind) const {
+  return plan::uniformIndex(numScalars, roleIndex.lookup(role), kind);
 }
 
 size_t KernelEmitter::getResultIndex(ReduceOp op) const {
@@ -923,6 +900,9 @@ size_t KernelEmitter::getResultIndex(ReduceOp op) const {
   case ResultKind::Stored:
     kind = plan::RoleResult::Stored;
     break;
+  case ResultKind::Ratio:
+    kind = plan::RoleResult::Ratio;
+    break;
   case ResultKind::Saturated:
     kind = plan::RoleResult::Saturated;
     break;
@@ -931,45 +911,4 @@ size_t KernelEmitter::getResultIndex(ReduceOp op) const {
     break;
   }
   return plan::resultIndex(roleIndex.lookup(*op.getRole()), kind);
-}
-
-//===----------------------------------------------------------------------===//
-// Scalars
-//===----------------------------------------------------------------------===//
-
-void mlir::msamp::emitScalars(LLVM::LLVMFuncOp function,
-                              OptimizerOp optimizer) {
-  OpBuilder builder(function.getContext());
-  Location loc = optimizer.getLoc();
-  Block *entry = function.addEntryBlock(builder);
-  builder.setInsertionPointToStart(entry);
-  ScalarBuilder a{builder, loc};
-  Block &region = optimizer.getScalars().front();
-  Type f64 = builder.getF64Type(), f32 = builder.getF32Type();
-  IRMapping mapping;
-  mapping.map(region.getArgument(0), entry->getArgument(0));
-  for (int32_t index = 0,
-               end = static_cast<int32_t>(optimizer.getHyper().size());
-       index < end; ++index)
-    mapping.map(region.getArgument(index + 1),
-                a.load(f64, a.address(entry->getArgument(1), f64, index), 8));
-  for (Operation &op : region.without_terminator()) {
-    if (auto powi = dyn_cast<PowiOp>(op)) {
-      mapping.map(powi.getResult(),
-                  expandPowi(builder, powi,
-                             {mapping.lookup(powi.getBase()),
-                              mapping.lookup(powi.getExponent())}));
-      continue;
-    }
-    builder.clone(op, mapping);
-  }
-  for (auto [index, value] :
-       llvm::enumerate(region.getTerminator()->getOperands())) {
-    Value rounded =
-        arith::TruncFOp::create(builder, loc, f32, mapping.lookup(value));
-    a.store(rounded,
-            a.address(entry->getArgument(2), f32, static_cast<int32_t>(index)),
-            4);
-  }
-  LLVM::ReturnOp::create(builder, loc, ValueRange());
 }

@@ -44,6 +44,10 @@ Type withLanes(Type element, int64_t lanes);
 /// The integer type of a payload's code; f32 for f32.
 Type asInteger(Type payload);
 
+/// compute_scale on f32, by the exponents; see ComputeScaleOp::computeBits.
+Value expandComputeScale(OpBuilder &builder, Location loc, Value amax,
+                         Value oldScale, Type payload);
+
 /// What a target can do with vectors of elements.
 struct KernelTraits {
   /// Whether it has an exact f32 fma.
@@ -122,6 +126,7 @@ public:
   size_t getRoleIndex(StringRef role) const { return roleIndex.lookup(role); }
   /// Places among the uniforms and results of plan_format.h.
   size_t getUniformIndex(UniformOp op) const;
+  size_t getUniformIndex(StringRef role, ::msamp::plan::RoleUniform kind) const;
   size_t getResultIndex(ReduceOp op) const;
 
 private:
@@ -162,10 +167,6 @@ private:
   /// Scalar values of everything that is uniform.
   IRMapping uniforms;
 };
-
-/// Emits the body of `function`, which is `void(i64 step, ptr hyper, ptr out)`:
-/// the optimizer's scalars, f64 in, rounded once to f32.
-void emitScalars(LLVM::LLVMFuncOp function, OptimizerOp optimizer);
 
 } // namespace mlir::msamp
 

@@ -18,7 +18,7 @@ static constexpr float kMostFactor = 0x1p60f;
 
 namespace {
 /// divf(n, addf(mulf(sqrt(x), factor), addend)), with uniform factor and
-/// addend.
+/// addend; without a factor it is null.
 struct Quotient {
   Value numerator, radicand, factor, addend;
 };
@@ -31,6 +31,8 @@ static std::optional<Quotient> matchQuotient(Operation *op) {
     return {};
   for (auto [scaled, addend] : {std::pair{sum.getLhs(), sum.getRhs()},
                                 std::pair{sum.getRhs(), sum.getLhs()}}) {
+    if (auto sqrt = scaled.getDefiningOp<math::SqrtOp>())
+      return Quotient{divide.getLhs(), sqrt.getOperand(), {}, addend};
     auto product = scaled.getDefiningOp<arith::MulFOp>();
     if (!product)
       continue;
@@ -72,8 +74,8 @@ Screen::create(ReduceOp reduce, Value value,
     if (!isa<arith::DivFOp>(op))
       continue;
     std::optional<Quotient> quotient = matchQuotient(op);
-    if (!quotient || !isUniform(quotient->factor) ||
-        !isUniform(quotient->addend))
+    if (!quotient || !isUniform(quotient->addend) ||
+        (quotient->factor && !isUniform(quotient->factor)))
       return {};
     radicands.insert(quotient->radicand);
   }
@@ -105,14 +107,15 @@ Value Screen::bound(OpBuilder &builder, Value of, IRMapping &mapping,
   // |n| / (sqrt(x) * factor + addend) <= |n| * (1 / sqrt(x) / factor) for a
   // positive factor and an addend that is not negative; else NaN. Rounding is
   // monotone, so that the last product may even underflow.
-  Value factor = mapping.lookup(quotient.factor);
   Value addend = mapping.lookup(quotient.addend);
   auto constant = [&](float number) -> Value {
     TypedAttr attribute = builder.getF32FloatAttr(number);
-    if (auto shape = dyn_cast<VectorType>(factor.getType()))
+    if (auto shape = dyn_cast<VectorType>(addend.getType()))
       attribute = DenseElementsAttr::get(shape, attribute);
     return arith::ConstantOp::create(builder, loc, attribute);
   };
+  Value factor =
+      quotient.factor ? mapping.lookup(quotient.factor) : constant(1.0f);
   Value isTame = arith::AndIOp::create(
       builder, loc,
       arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLE, factor,

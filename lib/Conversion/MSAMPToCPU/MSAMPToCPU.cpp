@@ -7,6 +7,7 @@
 // uniform stays scalar and is computed once a call.
 
 #include "KernelCommon/KernelEmitter.h"
+#include "KernelCommon/TensorCode.h"
 #include "msamp/Conversion/Passes.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -214,6 +215,12 @@ struct ConvertMSAMPToCPU
       // A host knows its gradients' amaxes.
       if (kernel.getPhase() == Phase::Inspect)
         continue;
+      if (kernel.getPhase() == Phase::Settle) {
+        emitSettle(createFunction(builder, kernel.getLoc(), kernel.getSymName(),
+                                  {pointer}, kIsas[0], builder.getI32Type()),
+                   kernel, optimizer);
+        continue;
+      }
       for (const IsaTraits &isa : kIsas)
         KernelLowering(kernel, optimizer, isa,
                        createKernelFunction(builder, kernel, isa))
@@ -224,9 +231,9 @@ struct ConvertMSAMPToCPU
 
   LLVM::LLVMFuncOp createFunction(OpBuilder &builder, Location loc,
                                   const Twine &name, ArrayRef<Type> arguments,
-                                  const IsaTraits &isa) {
+                                  const IsaTraits &isa, Type result = {}) {
     auto type = LLVM::LLVMFunctionType::get(
-        LLVM::LLVMVoidType::get(&getContext()), arguments);
+        result ? result : LLVM::LLVMVoidType::get(&getContext()), arguments);
     auto function = LLVM::LLVMFuncOp::create(builder, loc, name.str(), type);
     function.setTargetCpu(isa.cpu);
     // There is no libc to call, and AVX-512 is not to be halved.

@@ -6,6 +6,7 @@
 //         device library's part (lib/Target/StepPlan/Device), which is linked
 //         in when the plan is written.
 
+#include "KernelCommon/TensorCode.h"
 #include "MSAMPToGPU/KernelLowering.h"
 #include "msamp/Conversion/Passes.h"
 
@@ -92,6 +93,11 @@ struct ConvertMSAMPToGPU
     if (!launch.getSchedule())
       return launch.emitOpError(
           "has no schedule; run msamp-split-phases first");
+    bool isSpeculative = launch.getSchedule() == Schedule::Speculative;
+    if (isSpeculative && fastMath)
+      return launch.emitOpError(
+          "has the schedule speculative, whose bounds do not hold for fast "
+          "math; leave one of them out");
     StringRef digits = chip;
     unsigned capability;
     if (!digits.consume_front("sm_") ||
@@ -172,18 +178,28 @@ struct ConvertMSAMPToGPU
           tuning.stages * getStageBytes(kernel, wire, lanes) <= roomOfWarp;
       return wire;
     };
-    for (auto kernel : launch.getKernels().front().getOps<KernelOp>()) {
+    emitNumber(device, launch.getLoc(), "msamp_is_speculative", isSpeculative);
+    SmallVector<KernelOp> sweeps, settles;
+    for (auto kernel : launch.getKernels().front().getOps<KernelOp>())
+      (kernel.getPhase() == Phase::Settle ? settles : sweeps).push_back(kernel);
+    for (KernelOp kernel : sweeps) {
       int64_t lanes = lanesOf(kernel);
       memory.bytesOfWarp = std::max(
           memory.bytesOfWarp,
           tuning.stages * getStageBytes(kernel, wireOf(kernel), lanes));
     }
-    for (auto kernel : launch.getKernels().front().getOps<KernelOp>())
+    for (KernelOp kernel : sweeps)
       lowerKernel(device, kernel, optimizer, wireOf(kernel), lanesOf(kernel),
                   tuning, fastMath, memory);
     setNumber("msamp.shared_bytes",
               memory.bytesOfWarp * tuning.threads / kWarp);
-    emitDispatch(device, launch, layout);
+    llvm::StringMap<uint32_t> classNumbers;
+    for (auto storageClass : layout.getTable().front().getOps<StorageClassOp>())
+      classNumbers.insert(
+          {storageClass.getSymName(), uint32_t(classNumbers.size())});
+    emitDispatch(device, launch.getLoc(), sweeps, classNumbers);
+    emitSettleDispatch(device, launch.getLoc(), settles, optimizer,
+                       classNumbers);
     return success();
   }
 
@@ -310,34 +326,26 @@ struct ConvertMSAMPToGPU
     Value values = vector::FromElementsOp::create(
         builder, loc, VectorType::get({4}, f32),
         ValueRange(block->getArguments()).drop_front());
-    Value selector = arith::IndexCastUIOp::create(
-        builder, loc, builder.getIndexType(), block->getArgument(0));
-    auto select = scf::IndexSwitchOp::create(builder, loc, device.i64, selector,
-                                             cases, cases.size());
-    auto emitRegion = [&](Region &region, StorageAttr storage) {
-      OpBuilder nested = OpBuilder::atBlockBegin(&region.emplaceBlock());
-      ScalarBuilder n{nested, loc};
-      Value result = n.i64(0);
-      if (storage) {
-        unsigned width = storage.getPayload().getIntOrFloatBitWidth();
-        Value codes = EncodeOp::create(
-            nested, loc, VectorType::get({4}, storage.getPayload()),
-            storage.getOverflow(), values);
-        codes = n.bitcast(VectorType::get({4}, nested.getIntegerType(width)),
-                          codes);
-        Type packed = nested.getIntegerType(4 * width);
-        Value word = vector::BitCastOp::create(
-            nested, loc, VectorType::get({1}, packed), codes);
-        result = vector::ExtractOp::create(nested, loc, word, 0);
-        if (width == 8)
-          result = arith::ExtUIOp::create(nested, loc, device.i64, result);
-      }
-      scf::YieldOp::create(nested, loc, result);
-    };
-    for (auto [index, storage] : llvm::enumerate(storages))
-      emitRegion(select.getCaseRegions()[index], storage);
-    emitRegion(select.getDefaultRegion(), {});
-    LLVM::ReturnOp::create(builder, loc, select.getResults());
+    Value result = emitSwitch(
+        builder, loc, device.i64, block->getArgument(0), cases,
+        [&](OpBuilder &nested, size_t index) -> Value {
+          StorageAttr storage = storages[index];
+          unsigned width = storage.getPayload().getIntOrFloatBitWidth();
+          Value codes = EncodeOp::create(
+              nested, loc, VectorType::get({4}, storage.getPayload()),
+              storage.getOverflow(), values);
+          codes = ScalarBuilder{nested, loc}.bitcast(
+              VectorType::get({4}, nested.getIntegerType(width)), codes);
+          Value word = vector::BitCastOp::create(
+              nested, loc,
+              VectorType::get({1}, nested.getIntegerType(4 * width)), codes);
+          Value packed = vector::ExtractOp::create(nested, loc, word, 0);
+          return width == 8
+                     ? arith::ExtUIOp::create(nested, loc, device.i64, packed)
+                     : packed;
+        },
+        [&](OpBuilder &nested) { return ScalarBuilder{nested, loc}.i64(0); });
+    LLVM::ReturnOp::create(builder, loc, result);
   }
 
   /// What tells the device library a number that the plan fixes.
@@ -351,8 +359,9 @@ struct ConvertMSAMPToGPU
   }
 
   /// The function by which the device library reaches the kernels.
-  void emitDispatch(DeviceModule &device, LaunchOp launch, LayoutOp layout) {
-    Location loc = launch.getLoc();
+  void emitDispatch(DeviceModule &device, Location loc,
+                    ArrayRef<KernelOp> kernels,
+                    const llvm::StringMap<uint32_t> &classNumbers) {
     LLVM::LLVMFuncOp dispatch = device.create(
         "msamp_run_kernel", device.i64,
         {device.pointer, device.pointer, device.i64, device.i32, device.i32},
@@ -362,42 +371,80 @@ struct ConvertMSAMPToGPU
     Block *block = dispatch.addEntryBlock(builder);
     builder.setInsertionPointToStart(block);
     ScalarBuilder a{builder, loc};
-    // 4 phases; see plan_format.h.
+    // A power of two, for a product may cost the kernel a register.
+    constexpr uint32_t kPhases = 8;
+    static_assert(plan::kNumPhases <= kPhases);
     Value number = a.binary<arith::AddIOp>(
-        a.binary<arith::MulIOp>(block->getArgument(3), a.i32(4)),
+        a.binary<arith::MulIOp>(block->getArgument(3), a.i32(kPhases)),
         block->getArgument(4));
-    Value selector = arith::IndexCastUIOp::create(
-        builder, loc, builder.getIndexType(), number);
-    auto kernels =
-        llvm::to_vector(launch.getKernels().front().getOps<KernelOp>());
-    llvm::StringMap<int64_t> classNumbers;
-    for (auto storageClass : layout.getTable().front().getOps<StorageClassOp>())
-      classNumbers.insert({storageClass.getSymName(),
-                           static_cast<int64_t>(classNumbers.size())});
     SmallVector<int64_t> cases;
-    for (KernelOp kernel : kernels) {
-      plan::Phase phase =
-          *kernel.getPhase() == Phase::Reduce  ? plan::Phase::Reduce
-          : *kernel.getPhase() == Phase::Store ? plan::Phase::Store
-                                               : plan::Phase::Inspect;
-      cases.push_back(classNumbers.lookup(kernel.getStorageClass()) * 4 +
-                      static_cast<int64_t>(phase));
-    }
-    auto select = scf::IndexSwitchOp::create(builder, loc, device.i64, selector,
-                                             cases, cases.size());
-    auto emitRegion = [&](Region &region, StringRef callee,
-                          ArrayRef<Value> arguments) {
+    for (KernelOp kernel : kernels)
+      cases.push_back(int64_t(classNumbers.lookup(kernel.getStorageClass())) *
+                          kPhases +
+                      static_cast<int64_t>(*kernel.getPhase()));
+    Value result = emitSwitch(
+        builder, loc, device.i64, number, cases,
+        [&](OpBuilder &nested, size_t index) -> Value {
+          return device.call(nested, loc, KernelOp(kernels[index]).getSymName(),
+                             device.i64,
+                             {block->getArgument(0), block->getArgument(1),
+                              block->getArgument(2)});
+        },
+        [&](OpBuilder &nested) -> Value {
+          return device.call(nested, loc, "msamp_advance", device.i64,
+                             block->getArgument(1));
+        });
+    LLVM::ReturnOp::create(builder, loc, result);
+  }
+
+  /// msamp_settle: what bounds tell of a tensor's scales, by its class.
+  void emitSettleDispatch(DeviceModule &device, Location loc,
+                          ArrayRef<KernelOp> settles, OptimizerOp optimizer,
+                          const llvm::StringMap<uint32_t> &classNumbers) {
+    for (KernelOp settle : settles)
+      emitSettle(device.create(settle.getSymName(), device.i32,
+                               {device.pointer}, settle.getLoc()),
+                 settle, optimizer);
+    LLVM::LLVMFuncOp dispatch = device.create(
+        "msamp_settle", device.i32, {device.pointer, device.i32}, loc);
+    OpBuilder builder(&getContext());
+    Block *block = dispatch.addEntryBlock(builder);
+    builder.setInsertionPointToStart(block);
+    SmallVector<int64_t> cases;
+    for (KernelOp settle : settles)
+      cases.push_back(classNumbers.lookup(settle.getStorageClass()));
+    Value result = emitSwitch(
+        builder, loc, device.i32, block->getArgument(1), cases,
+        [&](OpBuilder &nested, size_t index) -> Value {
+          return device.call(nested, loc, KernelOp(settles[index]).getSymName(),
+                             device.i32, block->getArgument(0));
+        },
+        [&](OpBuilder &nested) {
+          return ScalarBuilder{nested, loc}.i32(
+              static_cast<uint32_t>(plan::Phase::Reduce));
+        });
+    LLVM::ReturnOp::create(builder, loc, result);
+  }
+
+  /// The value that `emitCase` gives of case number `selector`, or else
+  /// `emitDefault`.
+  static Value
+  emitSwitch(OpBuilder &builder, Location loc, Type type, Value selector,
+             ArrayRef<int64_t> cases,
+             llvm::function_ref<Value(OpBuilder &, size_t)> emitCase,
+             llvm::function_ref<Value(OpBuilder &)> emitDefault) {
+    Value index = arith::IndexCastUIOp::create(
+        builder, loc, builder.getIndexType(), selector);
+    auto select = scf::IndexSwitchOp::create(builder, loc, type, index, cases,
+                                             cases.size());
+    for (auto [number, region] : llvm::enumerate(select.getCaseRegions())) {
       OpBuilder nested = OpBuilder::atBlockBegin(&region.emplaceBlock());
-      scf::YieldOp::create(
-          nested, loc, device.call(nested, loc, callee, device.i64, arguments));
-    };
-    for (auto [index, kernel] : llvm::enumerate(kernels))
-      emitRegion(select.getCaseRegions()[index], kernel.getSymName(),
-                 {block->getArgument(0), block->getArgument(1),
-                  block->getArgument(2)});
-    emitRegion(select.getDefaultRegion(), "msamp_advance",
-               {block->getArgument(1)});
-    LLVM::ReturnOp::create(builder, loc, select.getResults());
+      scf::YieldOp::create(nested, loc, emitCase(nested, number));
+    }
+    OpBuilder nested =
+        OpBuilder::atBlockBegin(&select.getDefaultRegion().emplaceBlock());
+    scf::YieldOp::create(nested, loc, emitDefault(nested));
+    return select.getResult(0);
   }
 };
 } // namespace

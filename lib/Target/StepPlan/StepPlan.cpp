@@ -292,16 +292,21 @@ private:
         {writer.addString((optimizer.getSymName() + "_scalars").str()), 0,
          plan::Phase::Scalars, plan::Isa::X86_64, 0});
     for (auto kernel : launch.getKernels().front().getOps<KernelOp>()) {
-      if (kernel.getPhase() == Phase::Inspect)
+      plan::Phase phase = static_cast<plan::Phase>(*kernel.getPhase());
+      if (phase == plan::Phase::Inspect)
         continue;
+      uint32_t classNumber =
+          classNumbers.lookup(kernel.getStorageClassAttr().getAttr());
+      if (phase == plan::Phase::Settle) {
+        kernels.push_back({writer.addString(kernel.getSymName()), classNumber,
+                           phase, plan::Isa::X86_64, 0});
+        continue;
+      }
       for (uint32_t isa = 0; isa < plan::kNumIsas; ++isa)
         kernels.push_back(
             {writer.addString(
                  (kernel.getSymName() + "_" + plan::kIsaSuffixes[isa]).str()),
-             classNumbers.lookup(kernel.getStorageClassAttr().getAttr()),
-             kernel.getPhase() == Phase::Reduce ? plan::Phase::Reduce
-                                                : plan::Phase::Store,
-             static_cast<plan::Isa>(isa), 0});
+             classNumber, phase, static_cast<plan::Isa>(isa), 0});
     }
   }
 

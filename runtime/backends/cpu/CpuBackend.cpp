@@ -69,9 +69,12 @@ public:
       return notFound("the plan has no code for the cpu; compile it with "
                       "--target=cpu, or use the reference backend");
     MSAMP_RETURN_IF_ERROR(object.load(plan->nativeObject));
-    phaseFns.resize(plan->classes.size() * 2);
+    phaseFns.resize(plan->classes.size() * plan::kNumPhases);
+    settleFns.resize(plan->classes.size());
     for (const PlanKernel &kernel : plan->kernels) {
-      if (kernel.isa != isa && kernel.phase != plan::Phase::Scalars)
+      bool isPerTensor = kernel.phase == plan::Phase::Scalars ||
+                         kernel.phase == plan::Phase::Settle;
+      if (kernel.isa != isa && !isPerTensor)
         continue;
       void *function = object.find(kernel.symbol);
       if (!function)
@@ -79,6 +82,9 @@ public:
                         kernel.symbol + "'");
       if (kernel.phase == plan::Phase::Scalars)
         scalarsFn = reinterpret_cast<plan::ScalarsFn>(function);
+      else if (kernel.phase == plan::Phase::Settle)
+        settleFns[kernel.classIndex] =
+            reinterpret_cast<plan::SettleFn>(function);
       else
         phaseFn(kernel.classIndex, kernel.phase) =
             reinterpret_cast<plan::PhaseFn>(function);
@@ -104,6 +110,17 @@ public:
                         float *scalars) override {
     scalarsFn(step, hyper, scalars);
     return {};
+  }
+
+  plan::Phase settle(TensorTask &task) override {
+    plan::SettleFn function = settleFns[task.classIndex];
+    if (!function)
+      return plan::Phase::Reduce;
+    auto needed = static_cast<plan::Phase>(function(task.uniforms.data()));
+    bool isThere =
+        needed == plan::Phase::Scalars ||
+        (needed < plan::Phase::Settle && phaseFn(task.classIndex, needed));
+    return isThere ? needed : plan::Phase::Reduce;
   }
 
   Status runPhase(plan::Phase phase,
@@ -141,7 +158,7 @@ private:
   };
 
   plan::PhaseFn &phaseFn(size_t classIndex, plan::Phase phase) {
-    return phaseFns[classIndex * 2 + (phase == plan::Phase::Store)];
+    return phaseFns[classIndex * plan::kNumPhases + static_cast<size_t>(phase)];
   }
 
   /// Elements of the chunk at `begin`: chunks end at multiples of their size in
@@ -171,7 +188,8 @@ private:
   plan::Isa isa;
   NativeObject object;
   plan::ScalarsFn scalarsFn = nullptr;
-  std::vector<plan::PhaseFn> phaseFns; // [class][reduce, store]
+  std::vector<plan::PhaseFn> phaseFns;   // [class][phase]
+  std::vector<plan::SettleFn> settleFns; // [class]
   ThreadPool pool;
 };
 

@@ -266,11 +266,11 @@ public:
         .withContext("step");
   }
 
-  Status setStoredAmax(size_t index,
-                       const std::vector<float> &values) override {
-    return deviceMemory.copyFromHost(
-        storedTable.at(index * values.size() * sizeof(float)), values.data(),
-        values.size() * sizeof(float));
+  Status setStored(size_t index,
+                   const std::vector<plan::DeviceStored> &values) override {
+    size_t size = values.size() * sizeof(plan::DeviceStored);
+    return deviceMemory.copyFromHost(storedTable.at(index * size),
+                                     values.data(), size);
   }
 
   Status forgetResults(const std::vector<size_t> &tensors) override {
@@ -442,8 +442,8 @@ private:
         resultTable.reserve(numTensors * results * sizeof(uint64_t)));
     MSAMP_RETURN_IF_ERROR(
         committedTable.reserve(numTensors * results * sizeof(uint64_t)));
-    MSAMP_RETURN_IF_ERROR(
-        storedTable.reserve(numTensors * numRoles * sizeof(float)));
+    MSAMP_RETURN_IF_ERROR(storedTable.reserve(numTensors * numRoles *
+                                              sizeof(plan::DeviceStored)));
     MSAMP_RETURN_IF_ERROR(reportTable.reserve(sizeof(plan::DeviceReport)));
     MSAMP_RETURN_IF_ERROR(stepTable.reserve(sizeof(plan::DeviceStep)));
     MSAMP_RETURN_IF_ERROR(gradAmaxTable.reserve(numTensors * sizeof(float)));

@@ -38,6 +38,14 @@ struct DeviceTensor {
   uint32_t forgets_grad_amax; // 1: grad_amax holds for one step
 };
 static_assert(sizeof(DeviceTensor) == 56);
+
+/// What bounds of a tensor's next step start from, for one role.
+struct DeviceStored {
+  float amax;  // see RoleUniform::StoredAmax
+  float ratio; // and StoredRatio
+};
+static_assert(sizeof(DeviceStored) == 8);
+
 inline constexpr uint32_t kUnaligned = 0xFFFFFFFF;
 
 /// A chunk of chunk_elements elements, or the rest of a tensor: its row in
@@ -78,8 +86,11 @@ struct DeviceReport {
   uint32_t overflow_tensor;
   uint32_t found_inf; // the caller's flag was set
   uint32_t is_torn;   // a step failed after its first write
+  /// 1 + DeviceTensor::index of a tensor with a scale that is not its amax's:
+  /// the bounds that told it started from what is no longer there. Stays.
+  uint64_t unsettled;
 };
-static_assert(sizeof(DeviceReport) == 48);
+static_assert(sizeof(DeviceReport) == 56);
 
 /// A gradient that a step quantizes by itself, of whole elements whatever part
 /// of them the rank updates.
@@ -193,8 +204,7 @@ struct DeviceStep {
   uint64_t results;     // uint64_t[num_tensors][results]; see RoleResult
   uint64_t committed;   // the same by DeviceTensor::index, of the last step
                         // that was applied to the tensor
-  uint64_t stored;      // float[tensors of the plan][num_roles]: the largest
-                        // magnitudes that bounds start from
+  uint64_t stored;      // DeviceStored[tensors of the plan][num_roles]
   uint64_t chunks;      // DeviceChunk[num_chunks]
   uint64_t grad_scale;  // float, or 0: grad_scale_value is it
   uint64_t found_inf;   // float, not 0 if the step is to be skipped; or 0

@@ -19,7 +19,7 @@ namespace msamp::plan {
 
 inline constexpr char kMagic[8] = {'M', 'S', 'A', 'M', 'P', 'L', 'A', 'N'};
 /// Raised whenever an older reader would misread a newer plan.
-inline constexpr uint32_t kVersion = 6;
+inline constexpr uint32_t kVersion = 7;
 
 struct PlanHeader {
   char magic[8];
@@ -70,7 +70,7 @@ struct StringRef {
 struct Summary {
   StringRef producer;  // "msamp 0.1.0"
   StringRef optimizer; // symbol of the optimizer
-  StringRef schedule;  // "two_phase" or "one_pass"
+  StringRef schedule;  // "two_phase", "one_pass" or "speculative"
   StringRef target;    // triple of the native object
   uint32_t num_scalars;
   uint32_t fast_math; // 1: images approximate division and square root
@@ -247,9 +247,20 @@ inline constexpr const char *kIsaSuffixes[] = {"x86_64", "x86_64_v3",
                                                "x86_64_v4"};
 
 /// Inspect is the part of Reduce that looks at gradients only; on devices.
-enum class Phase : uint32_t { Scalars = 0, Reduce = 1, Store = 2, Inspect = 3 };
+/// Narrow is the part that needs few operands, Settle what tells which of them
+/// a tensor needs; of speculative plans.
+enum class Phase : uint32_t {
+  Scalars = 0,
+  Reduce = 1,
+  Store = 2,
+  Inspect = 3,
+  Narrow = 4,
+  Settle = 5
+};
+inline constexpr uint32_t kNumPhases = 6;
 
-/// One function of the native object. Scalars has no class and only X86_64.
+/// One function of the native object. Scalars has no class; it and Settle have
+/// only X86_64.
 struct Kernel {
   StringRef symbol;
   uint32_t storage_class;
@@ -261,6 +272,11 @@ struct Kernel {
 /// Scalars of one tensor: `hyper` in the order of Hypers, `scalars` rounded to
 /// f32.
 using ScalarsFn = void (*)(int64_t step, const double *hyper, float *scalars);
+
+/// Sets RoleUniform::Settled of one tensor, whose other uniforms are given, of
+/// roles that have such scales. Returns the Phase that the tensor needs before
+/// Store: Scalars for none, Narrow or Reduce.
+using SettleFn = uint32_t (*)(float *uniforms);
 
 /// One phase over `count` elements. `operands[r]` points to the first of them
 /// in role r (null where the class has none); `uniforms` and `results` are laid
@@ -279,8 +295,10 @@ enum class RoleUniform : uint32_t {
   Amax = 2,
   History = 3,
   StoredAmax = 4,
+  StoredRatio = 5,
+  Settled = 6,
 };
-inline constexpr uint32_t kUniformsPerRole = 5;
+inline constexpr uint32_t kUniformsPerRole = 7;
 
 inline constexpr size_t uniformIndex(size_t numScalars, size_t role,
                                      RoleUniform kind) {
@@ -292,10 +310,11 @@ enum class RoleResult : uint32_t {
   Amax = 0,      // f32 bits; maximum
   Scale = 1,     // f32 bits; maximum (all elements agree)
   Stored = 2,    // f32 bits of the largest magnitude stored; maximum
-  Saturated = 3, // sum
-  Flushed = 4,   // sum
+  Ratio = 3,     // f32 bits of the largest ratio stored; maximum
+  Saturated = 4, // sum
+  Flushed = 5,   // sum
 };
-inline constexpr uint32_t kResultsPerRole = 5;
+inline constexpr uint32_t kResultsPerRole = 6;
 
 inline constexpr size_t resultIndex(size_t role, RoleResult kind) {
   return role * kResultsPerRole + static_cast<size_t>(kind);

@@ -52,6 +52,13 @@ constexpr float computeScale(float amax, float oldScale, DType dtype) {
   return floatOf(static_cast<uint32_t>(exponent + 127) << 23);
 }
 
+/// Whether `scale`, which bounds told before `amax` was known, is its scale. An
+/// empty tensor has none.
+constexpr bool isScaleOfAmax(float amax, float scale, float oldScale,
+                             DType dtype) {
+  return scale == 0.0f || computeScale(amax, oldScale, dtype) == scale;
+}
+
 /// Whether `value` can be a stored scale_inv: a positive power of two.
 constexpr bool isPowerOfTwo(float value) {
   uint32_t bits = bitsOf(value);

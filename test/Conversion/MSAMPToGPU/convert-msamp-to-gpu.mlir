@@ -115,9 +115,9 @@ scalars(%step: i64, %lr: f64, %beta: f64) {
 // Results reach memory once for all chunks: amax and flushed of role 0, fingerprint.
 // CHECK-DAG: %[[AMAX:.*]] = llvm.getelementptr %[[RESULTS]][0]
 // CHECK-DAG: llvm.call @msamp_flush_max(%[[AMAX]], %{{.*}})
-// CHECK-DAG: %[[FLUSHED:.*]] = llvm.getelementptr %[[RESULTS]][4]
+// CHECK-DAG: %[[FLUSHED:.*]] = llvm.getelementptr %[[RESULTS]][5]
 // CHECK-DAG: llvm.call @msamp_flush_sum(%[[FLUSHED]], %{{.*}})
-// CHECK-DAG: %[[HASH:.*]] = llvm.getelementptr %[[RESULTS]][15]
+// CHECK-DAG: %[[HASH:.*]] = llvm.getelementptr %[[RESULTS]][18]
 // CHECK-DAG: llvm.call @msamp_flush_sum(%[[HASH]], %{{.*}})
 // CHECK: llvm.return %{{.*}} : i64
 
@@ -126,15 +126,21 @@ scalars(%step: i64, %lr: f64, %beta: f64) {
 // CHECK: llvm.call @msamp_flush_overflow(
 // CHECK: llvm.call @msamp_flush_max(
 
-// 4 * class + phase: what is not there is passed over.
+// 8 * class + phase: what is not there is passed over.
 // CHECK: llvm.func @msamp_run_kernel(
 // CHECK: scf.index_switch
-// CHECK-NEXT: case 6 {
+// CHECK-NEXT: case 10 {
 // CHECK-NEXT: llvm.call @k(
-// CHECK: case 7 {
+// CHECK: case 11 {
 // CHECK-NEXT: llvm.call @look(
 // CHECK: default {
 // CHECK-NEXT: llvm.call @msamp_advance(
+
+// Nothing is settled.
+// CHECK: llvm.func @msamp_settle(%{{.*}}: !llvm.ptr, %{{.*}}: i32) -> i32 {
+// CHECK: scf.index_switch
+// CHECK-NEXT: default {
+// CHECK-NEXT: arith.constant 1 : i32
 
 // CHECK: gpu.module @sm_100 [#nvvm.target<O = 3, chip = "sm_100">]
 // CHECK-SAME: msamp.native_fp8

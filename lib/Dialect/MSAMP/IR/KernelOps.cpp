@@ -16,6 +16,15 @@ LogicalResult CountLossOp::verify() {
   return success();
 }
 
+LogicalResult SettleOp::verify() {
+  if ((*this)->getParentOfType<KernelOp>().getPhase() != Phase::Settle) // C1
+    return emitOpError("is outside a kernel of phase settle");
+  if (getOtherwise() != Phase::Narrow && getOtherwise() != Phase::Reduce) // C2
+    return emitOpError() << "asks for phase '" << stringifyPhase(getOtherwise())
+                         << "', expected narrow or reduce";
+  return success();
+}
+
 LogicalResult LaunchOp::verify() {
   for (Operation &op : getKernels().front())
     if (!isa<KernelOp>(op)) // C1

@@ -6,6 +6,7 @@
 //         reads every operand again (18 bytes where 12 would do); a runtime may
 //         leave the reduce phase out where nothing it finds is needed.
 
+#include "ScaleSpeculation.h"
 #include "msamp/Dialect/MSAMP/Transforms/CostModel.h"
 #include "msamp/Dialect/MSAMP/Transforms/Passes.h"
 
@@ -61,17 +62,12 @@ struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
   using SplitPhasesBase::SplitPhasesBase;
 
   LogicalResult initialize(MLIRContext *context) override {
-    if (llvm::is_contained({"auto", "one-pass", "two-phase"},
+    if (llvm::is_contained({"auto", "one-pass", "two-phase", "speculative"},
                            StringRef(schedule)))
       return success();
-    if (schedule == "speculative")
-      return emitError(UnknownLoc::get(context))
-             << "there is no speculative schedule: a master that is stored "
-                "over its old value cannot be stored again where the scale was "
-                "guessed wrong; two-phase has the same bits";
     return emitError(UnknownLoc::get(context))
            << "unknown schedule '" << schedule
-           << "', expected auto, one-pass or two-phase";
+           << "', expected auto, one-pass, two-phase or speculative";
   }
 
   void runOnOperation() override {
@@ -84,9 +80,11 @@ struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
         if (failed(split(kernel, found)))
           return WalkResult::interrupt();
       launch.setSchedule(found);
-      if (schedule == "two-phase" && found == Schedule::OnePass) {
-        launch.emitError("schedule two-phase is asked for, but every scale is "
-                         "known before the step: one pass does all");
+      if ((schedule == "two-phase" || schedule == "speculative") &&
+          found == Schedule::OnePass) {
+        launch.emitError() << "schedule " << schedule
+                           << " is asked for, but every scale is known before "
+                              "the step: one pass does all";
         return WalkResult::interrupt();
       }
       return WalkResult::advance();
@@ -103,7 +101,8 @@ struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
     return copy;
   }
 
-  /// Makes the phases of `kernel`; `found` becomes TwoPhase if it needs them.
+  /// Makes the phases of `kernel`; `found` becomes TwoPhase, or Speculative, if
+  /// it needs them.
   LogicalResult split(KernelOp kernel, Schedule &found) {
     Dependence dependence(kernel);
     llvm::StringSet<> delayedRoles;
@@ -127,8 +126,9 @@ struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
       if (!delayedRoles.contains(*reduce.getRole()))
         current.push_back(*reduce.getRole());
     }
+    bool isSpeculative = !current.empty() && schedule == "speculative";
     if (!current.empty())
-      found = Schedule::TwoPhase;
+      found = isSpeculative ? Schedule::Speculative : Schedule::TwoPhase;
     if (!current.empty() && schedule == "one-pass")
       return kernel.emitError()
              << "schedule one-pass is asked for, but class @"
@@ -144,11 +144,83 @@ struct SplitPhases : public mlir::msamp::impl::SplitPhasesBase<SplitPhases> {
     uint64_t againBits =
         makeReduceKernel(clone(kernel, Phase::Reduce), dependence, kernel,
                          [](ReduceOp) { return true; });
+    if (isSpeculative)
+      return speculate(kernel, dependence, current, delayedRoles);
     makeStoreKernel(clone(kernel, Phase::Store), dependence, kernel,
                     delayedRoles);
     remarkSplit(kernel, current, againBits);
     kernel.erase();
     return success();
+  }
+
+  /// The phases of `kernel` that only the speculative schedule has, and store.
+  LogicalResult speculate(KernelOp kernel, const Dependence &dependence,
+                          ArrayRef<StringRef> current,
+                          llvm::StringSet<> keptRoles) {
+    auto launch = kernel->getParentOfType<LaunchOp>();
+    auto layout = SymbolTable::lookupNearestSymbolFrom<LayoutOp>(
+        launch->getParentOp(), launch.getLayoutAttr());
+    if (layout.getSharding())
+      return kernel.emitError(
+          "schedule speculative is asked for, but ranks share the step; there "
+          "two-phase costs no more, since links between ranks bound it");
+    auto optimizer = SymbolTable::lookupNearestSymbolFrom<OptimizerOp>(
+        launch->getParentOp(), launch.getOptimizerAttr());
+    auto storageClass = cast<StorageClassOp>(SymbolTable::lookupSymbolIn(
+        layout, kernel.getStorageClassAttr().getAttr()));
+    auto isVarying = [&](Value value) {
+      return dependence.varying.contains(value);
+    };
+    ScaleSpeculation speculation(kernel, optimizer, storageClass, current,
+                                 isVarying);
+    OpBuilder builder(kernel);
+    auto settle =
+        KernelOp::create(builder, kernel.getLoc(),
+                         builder.getStringAttr(kernel.getSymName() + "_" +
+                                               stringifyPhase(Phase::Settle)),
+                         kernel.getStorageClassAttr(),
+                         PhaseAttr::get(&getContext(), Phase::Settle));
+    settle.getBody().emplaceBlock();
+    if (failed(speculation.emitSettle(settle)))
+      return failure();
+    eraseDeadOps(settle);
+    ArrayRef<StringRef> narrow = speculation.getNarrowRoles();
+    uint64_t narrowBits = 0;
+    if (!narrow.empty())
+      narrowBits = makeReduceKernel(
+          clone(kernel, Phase::Narrow), dependence, kernel,
+          [&](ReduceOp reduce) {
+            return reduce.getScope() == ReduceScope::All ||
+                   llvm::is_contained(narrow, *reduce.getRole());
+          });
+    speculation.prepareStore();
+    // What a step did not look for before it stored, it finds out then.
+    keptRoles.insert(current.begin(), current.end());
+    makeStoreKernel(clone(kernel, Phase::Store), Dependence(kernel), kernel,
+                    keptRoles);
+    remarkSpeculated(kernel, narrow, narrowBits);
+    kernel.erase();
+    return success();
+  }
+
+  static void remarkSpeculated(KernelOp kernel, ArrayRef<StringRef> narrow,
+                               uint64_t narrowBits) {
+    std::string text =
+        llvm::formatv("kernel @{0}: one pass where bounds tell every scale",
+                      kernel.getSymName())
+            .str();
+    if (!narrow.empty())
+      text +=
+          llvm::formatv("; where they leave {0} open, {1} bytes a parameter "
+                        "are read twice",
+                        llvm::join(narrow, ", "), narrowBits / 8)
+              .str();
+    remark::passed(
+        kernel.getLoc(),
+        remark::RemarkOpts::name("Speculated")
+            .category("msamp-split-phases")
+            .function(kernel->getParentOfType<LaunchOp>().getSymName()))
+        << text << "; else two phases";
   }
 
   /// Whether no op uses a tensor's amax. (The gradient's decides on the step.)

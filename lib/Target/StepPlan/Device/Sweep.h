@@ -99,8 +99,7 @@ DEVICE void askForSweep(DeviceStep *step, bool isAsked) {
     step->any_sweep = 1;
 }
 
-/// Does `phase` (Inspect and Reduce: whichever a tensor asks for) on all
-/// tensors.
+/// Does the store phase on all tensors, or else on each what it asks for.
 __attribute__((always_inline)) DEVICE void sweep(DeviceStep *step,
                                                  bool isStore) {
   // Backwards where it stores: what was read last is still in the cache.
@@ -114,6 +113,9 @@ __attribute__((always_inline)) DEVICE void sweep(DeviceStep *step,
     else if (tensor.sweep == static_cast<uint32_t>(Phase::Reduce))
       chunk = msamp_run_kernel(step, &cursor, chunk, tensor.storage_class,
                                static_cast<uint32_t>(Phase::Reduce));
+    else if (tensor.sweep == static_cast<uint32_t>(Phase::Narrow))
+      chunk = msamp_run_kernel(step, &cursor, chunk, tensor.storage_class,
+                               static_cast<uint32_t>(Phase::Narrow));
     else if (tensor.sweep == static_cast<uint32_t>(Phase::Inspect))
       chunk = msamp_run_kernel(step, &cursor, chunk, tensor.storage_class,
                                static_cast<uint32_t>(Phase::Inspect));

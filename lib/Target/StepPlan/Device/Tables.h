@@ -13,6 +13,10 @@ IMPORT uint32_t msamp_num_ranks();
 IMPORT uint32_t msamp_rank_reduction();
 /// The optimizer's scalars: f64 hyper-parameters in, f32 out.
 IMPORT void msamp_scalars(int64_t step, const double *hyper, float *scalars);
+/// Whether bounds may tell current scales before the step; then what they tell
+/// of a tensor, as plan::SettleFn does.
+IMPORT uint32_t msamp_is_speculative();
+IMPORT uint32_t msamp_settle(float *uniforms, uint32_t storageClass);
 /// Codes of 4 elements in the format of a class's gradients (of gradients on
 /// the wire, if ranks share the step), end to end.
 IMPORT uint64_t msamp_encode_gradient(uint32_t storageClass, float first,
@@ -44,8 +48,10 @@ DEVICE const Storage &storageOf(const DeviceStep *step, uint32_t storageClass,
 }
 
 /// By role, of a tensor of the plan.
-DEVICE float *storedRow(const DeviceStep *step, const DeviceTensor &row) {
-  return pointer<float>(step->stored) + uint64_t(row.index) * step->num_roles;
+DEVICE DeviceStored *storedRow(const DeviceStep *step,
+                               const DeviceTensor &row) {
+  return pointer<DeviceStored>(step->stored) +
+         uint64_t(row.index) * step->num_roles;
 }
 
 DEVICE DeviceGroup *groupOf(const DeviceStep *step) {

@@ -79,7 +79,9 @@ DEVICE PreparedRole prepareRole(DeviceStep *step, uint32_t tensor,
     }
     if (storage.scaling == Scaling::Delayed)
       history = historyMaximum(pointer<float>(buffer.history), storage.history);
-    if (history < 0.0f && storage.scaling != Scaling::Bounded)
+    if (storage.scaling == Scaling::Current && msamp_is_speculative())
+      prepared.needed = Phase::Settle;
+    else if (history < 0.0f && storage.scaling != Scaling::Bounded)
       prepared.needed = Phase::Reduce;
   }
   float *own = msamp_uniforms(step, tensor) +
@@ -87,9 +89,24 @@ DEVICE PreparedRole prepareRole(DeviceStep *step, uint32_t tensor,
   own[static_cast<uint32_t>(RoleUniform::ScaleInv)] = scaleInv;
   own[static_cast<uint32_t>(RoleUniform::OldScale)] = 1.0f / scaleInv;
   own[static_cast<uint32_t>(RoleUniform::History)] = history;
-  own[static_cast<uint32_t>(RoleUniform::StoredAmax)] =
-      storedRow(step, row)[role];
+  const DeviceStored &stored = storedRow(step, row)[role];
+  own[static_cast<uint32_t>(RoleUniform::StoredAmax)] = stored.amax;
+  own[static_cast<uint32_t>(RoleUniform::StoredRatio)] = stored.ratio;
+  own[static_cast<uint32_t>(RoleUniform::Settled)] = -1.0f;
   return prepared;
+}
+
+/// The phase that a tensor needs whose scales bounds may tell; by one member.
+DEVICE Phase settleTensor(DeviceStep *step, uint32_t tensor) {
+  const DeviceTensor &row = tensorRow(step, tensor);
+  bool isScaled =
+      storageOf(step, row.storage_class, gradRole).scaling != Scaling::None;
+  bool isKnown = row.grad_amax && *pointer<float>(row.grad_amax) >= 0.0f;
+  // Bounds start from the largest gradient that there may be.
+  if (!isScaled && !isKnown)
+    return Phase::Reduce;
+  return static_cast<Phase>(
+      msamp_settle(msamp_uniforms(step, tensor), row.storage_class));
 }
 
 /// Lays out uniforms, zeroes results, and says which phase must look at the
@@ -124,22 +141,29 @@ DEVICE bool prepareTensor(DeviceStep *step, uint32_t tensor, double gradScale) {
     }
   if (isAnyMember(hasFailed))
     return false;
-  bool isReduced = false, isInspected = false;
+  bool isReduced = false, isInspected = false, isSettled = false;
   for (uint32_t role = memberIndex(); role < step->num_roles; role += kTeam) {
     PreparedRole prepared = prepareRole(step, tensor, role, count, gradScale);
     hasFailed |= prepared.hasFailed;
     isReduced |= prepared.needed == Phase::Reduce;
     isInspected |= prepared.needed == Phase::Inspect;
+    isSettled |= prepared.needed == Phase::Settle;
   }
   hasFailed = isAnyMember(hasFailed);
   isReduced = isAnyMember(isReduced);
   isInspected = isAnyMember(isInspected);
+  if (msamp_is_speculative()) {
+    isSettled = isAnyMember(isSettled);
+    teamBarrier();
+  }
   if (hasFailed || memberIndex() != 0)
     return false;
-  return setSweep(step, row,
-                  isReduced     ? Phase::Reduce
-                  : isInspected ? Phase::Inspect
-                                : Phase::Scalars);
+  Phase needed = isReduced   ? Phase::Reduce
+                 : isSettled ? settleTensor(step, tensor)
+                             : Phase::Scalars;
+  if (needed == Phase::Scalars && isInspected)
+    needed = Phase::Inspect;
+  return setSweep(step, row, needed);
 }
 
 /// A role's scale, history and record of what happened; by one member. Returns
@@ -149,11 +173,20 @@ DEVICE uint64_t commitRole(DeviceStep *step, uint32_t tensor, uint32_t role) {
   const uint64_t *results = msamp_results(step, tensor);
   uint64_t *committed = committedResults(step, row);
   const Storage &storage = storageOf(step, row.storage_class, role);
-  storedRow(step, row)[role] = floatOf(
-      static_cast<uint32_t>(results[resultIndex(role, RoleResult::Stored)]));
+  auto found = [&](RoleResult kind) {
+    return floatOf(static_cast<uint32_t>(results[resultIndex(role, kind)]));
+  };
+  storedRow(step, row)[role] = {found(RoleResult::Stored),
+                                found(RoleResult::Ratio)};
   if (storage.scaling == Scaling::None)
     return 0;
   const DeviceBuffer &buffer = bufferRow(step, tensor, role);
+  if (msamp_is_speculative() && storage.scaling == Scaling::Current &&
+      role != gradRole &&
+      !isScaleOfAmax(found(RoleResult::Amax), found(RoleResult::Scale),
+                     1.0f / *pointer<float>(buffer.scale_inv), storage.dtype))
+    atomicMax(&pointer<DeviceReport>(step->report)->unsettled,
+              uint64_t(row.index) + 1);
   uint64_t &scale = committed[resultIndex(role, RoleResult::Scale)];
   float *scaleInv = pointer<float>(buffer.scale_inv);
   // An empty tensor runs no kernel and keeps its scale.
@@ -170,8 +203,7 @@ DEVICE uint64_t commitRole(DeviceStep *step, uint32_t tensor, uint32_t role) {
   if (storage.scaling != Scaling::Delayed)
     return hash;
   float *history = pointer<float>(buffer.history);
-  uint64_t amax = results[resultIndex(role, RoleResult::Amax)];
-  pushHistory(history, storage.history, floatOf(static_cast<uint32_t>(amax)));
+  pushHistory(history, storage.history, found(RoleResult::Amax));
   for (uint32_t entry = 0; entry < storage.history; ++entry)
     hash += hashScale(role, entry + 1, history[entry]);
   return hash;

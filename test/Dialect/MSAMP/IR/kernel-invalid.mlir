@@ -51,6 +51,42 @@ func.func @load_outside_of_a_kernel() {
 
 // -----
 
+msamp.layout @model {
+}
+msamp.optimizer @plain states() hyper()
+scalars(%step: i64) {
+  msamp.yield
+} body(%param: f32, %grad: f32) {
+  msamp.yield %param : f32
+}
+msamp.launch @settle_C1_in_another_phase layout(@model) optimizer(@plain) {
+  msamp.kernel @k class(@matrix) phase(reduce) {
+    %0 = arith.constant 1.0 : f32
+    // expected-error @below {{is outside a kernel of phase settle}}
+    msamp.settle %0, %0 of "weight" for f16 otherwise reduce
+  }
+}
+
+// -----
+
+msamp.layout @model {
+}
+msamp.optimizer @plain states() hyper()
+scalars(%step: i64) {
+  msamp.yield
+} body(%param: f32, %grad: f32) {
+  msamp.yield %param : f32
+}
+msamp.launch @settle_C2_asks_for_store layout(@model) optimizer(@plain) {
+  msamp.kernel @k class(@matrix) phase(settle) {
+    %0 = arith.constant 1.0 : f32
+    // expected-error @below {{asks for phase 'store', expected narrow or reduce}}
+    msamp.settle %0, %0 of "weight" for f16 otherwise store
+  }
+}
+
+// -----
+
 func.func @decode_C1_shapes_differ(%a: vector<4xf16>) {
   // expected-error @below {{requires the same shape for all operands and results}}
   %0 = msamp.decode %a : vector<4xf16> -> vector<2xf32>

@@ -45,6 +45,10 @@ msamp.launch @phased layout(@model) optimizer(@plain) schedule(two_phase) attrib
     %4 = msamp.uniform history "weight" : f32
     // CHECK-NEXT: msamp.uniform stored_amax "weight" : f32
     %stored = msamp.uniform stored_amax "weight" : f32
+    // CHECK-NEXT: msamp.uniform stored_ratio "weight" : f32
+    %ratio = msamp.uniform stored_ratio "weight" : f32
+    // CHECK-NEXT: msamp.uniform settled "weight" : f32
+    %settled = msamp.uniform settled "weight" : f32
     %5 = arith.bitcast %x : f32 to i32
     // CHECK: msamp.reduce max %{{.*}} scope(tensor) as amax of "weight" : i32
     %6 = msamp.reduce max %5 scope(tensor) as amax of "weight" : i32
@@ -56,6 +60,8 @@ msamp.launch @phased layout(@model) optimizer(@plain) schedule(two_phase) attrib
     %9 = msamp.reduce sum %5 scope(tensor) as flushed of "weight" : i32
     // CHECK-NEXT: msamp.reduce max %{{.*}} scope(tensor) as stored of "weight" : i32
     %10 = msamp.reduce max %5 scope(tensor) as stored of "weight" : i32
+    // CHECK-NEXT: msamp.reduce max %{{.*}} scope(tensor) as ratio of "weight" : i32
+    %11 = msamp.reduce max %5 scope(tensor) as ratio of "weight" : i32
   }
   // CHECK: msamp.kernel @b class(@matrix) phase(store) attributes {note} {
   msamp.kernel @b class(@matrix) phase(store) attributes {note} {
@@ -77,6 +83,22 @@ msamp.launch @phased layout(@model) optimizer(@plain) schedule(two_phase) attrib
   }
   // CHECK: msamp.kernel @c class(@matrix) phase(inspect) {
   msamp.kernel @c class(@matrix) phase(inspect) {
+  }
+}
+
+// CHECK-LABEL: msamp.launch @speculative layout(@model) optimizer(@plain) schedule(speculative) {
+msamp.launch @speculative layout(@model) optimizer(@plain) schedule(speculative) {
+  // CHECK-NEXT: msamp.kernel @d class(@matrix) phase(settle) {
+  msamp.kernel @d class(@matrix) phase(settle) {
+    %low = arith.constant 1.0 : f32
+    %high = msamp.uniform stored_amax "weight" : f32
+    // CHECK: msamp.settle %{{.*}}, %{{.*}} of "weight" for f16 otherwise reduce
+    msamp.settle %low, %high of "weight" for f16 otherwise reduce
+    // CHECK-NEXT: msamp.settle %{{.*}}, %{{.*}} of "state" for f8E4M3FN otherwise narrow
+    msamp.settle %low, %high of "state" for f8E4M3FN otherwise narrow
+  }
+  // CHECK: msamp.kernel @e class(@matrix) phase(narrow) {
+  msamp.kernel @e class(@matrix) phase(narrow) {
   }
 }
 

@@ -21,6 +21,8 @@ def MSAMP_LaunchOp : MSAMP_Op<"launch", [Symbol, SymbolTable, NoTerminator,
     * `two_phase`: `reduce` (amaxes, nothing written), then `store`.
     * `one_pass`: `store`, whose scales are known before it. `reduce` runs only for
       tensors whose histories are not full yet.
+    * `speculative`: for each tensor `settle`, which finds out whether bounds tell
+      all its scales; if they do not, `narrow` or `reduce`; then `store`.
 
     `inspect` is what is left of `reduce` where only the gradient has to be looked
     at, because its amax is not known.
@@ -46,7 +48,8 @@ def MSAMP_KernelOp : MSAMP_Op<"kernel", [Symbol, NoTerminator,
     IsolatedFromAbove, NoRegionArguments, SingleBlock, HasParent<"LaunchOp">]> {
   let summary = "what a launch does to one element of one storage class";
   let description = [{
-    The region is executed for every element of every tensor of `storage_class`.
+    The region is executed for every element of every tensor of `storage_class`, but
+    that of phase `settle` once for every tensor.
     It has no branches; elements do not see one another except through `reduce`.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name,
@@ -85,6 +88,10 @@ def MSAMP_UniformOp : MSAMP_KernelElementOp<"uniform", [Pure]> {
     * `history ROLE`: the largest amax of the role's history, or -1 until it is full
     * `stored_amax ROLE`: the largest magnitude that the role's tensor holds before
       the step; of "grad", if it is scaled, the largest that its scale allows
+    * `stored_ratio ROLE`: the largest that the last step's `reduce ... as ratio`
+      found for the role, or infinity if the tensor was written since
+    * `settled ROLE`: an amax that gives the same scale as the step's, or -1 if it
+      was not known before the step
   }];
   let arguments = (ins MSAMP_UniformKindAttr:$kind, StrAttr:$name);
   let results = (outs F32:$result);
@@ -189,6 +196,31 @@ def MSAMP_ReduceOp : MSAMP_KernelElementOp<"reduce",
     custom<EnumKeyword>($kind) $value `scope` `(` custom<EnumKeyword>($scope) `)`
     `as` custom<EnumKeyword>($meaning) (`of` $role^)? attr-dict `:` type($value)
   }];
+}
+
+def MSAMP_SettleOp : MSAMP_KernelElementOp<"settle",
+    [MemoryEffects<[MemWrite]>]> {
+  let summary = "take a scale from bounds on the amax, if they agree";
+  let description = [{
+    The amax that the scale of `role` comes from lies in [`low`, `high`]. If
+    `compute_scale` gives one scale for both, that is the scale, whatever the values
+    are, and `uniform settled` is `high`. Else the tensor needs phase `otherwise`.
+    Ends that are not finite settle nothing.
+
+    * (C1) inside a kernel of phase `settle`
+    * (C2) `otherwise` is `narrow` or `reduce`
+
+    ```mlir
+    msamp.settle %low, %high of "second_moment" for f16 otherwise reduce
+    ```
+  }];
+  let arguments = (ins F32:$low, F32:$high, StrAttr:$role, TypeAttr:$payload,
+      MSAMP_PhaseAttr:$otherwise);
+  let assemblyFormat = [{
+    $low `,` $high `of` $role `for` $payload `otherwise`
+    custom<EnumKeyword>($otherwise) attr-dict
+  }];
+  let hasVerifier = 1;
 }
 
 #endif // MSAMP_KERNEL_OPS_TD

@@ -66,7 +66,9 @@ def MSAMP_UniformKind : MSAMP_Enum<"UniformKind", "per-tensor kernel input",
      I32EnumAttrCase<"OldScale", 2, "old_scale">,
      I32EnumAttrCase<"Amax", 3, "amax">,
      I32EnumAttrCase<"History", 4, "history">,
-     I32EnumAttrCase<"StoredAmax", 5, "stored_amax">]>;
+     I32EnumAttrCase<"StoredAmax", 5, "stored_amax">,
+     I32EnumAttrCase<"StoredRatio", 6, "stored_ratio">,
+     I32EnumAttrCase<"Settled", 7, "settled">]>;
 def MSAMP_UniformKindAttr
     : MSAMP_EnumAttr<MSAMP_UniformKind, "uniform_kind">;
 
@@ -75,19 +77,24 @@ def MSAMP_ResultKind : MSAMP_Enum<"ResultKind", "what a kernel's reduce reports"
      I32EnumAttrCase<"Saturated", 2, "saturated">,
      I32EnumAttrCase<"Flushed", 3, "flushed">,
      I32EnumAttrCase<"Fingerprint", 4, "fingerprint">,
-     I32EnumAttrCase<"Stored", 5, "stored">]>;
+     I32EnumAttrCase<"Stored", 5, "stored">,
+     I32EnumAttrCase<"Ratio", 6, "ratio">]>;
 def MSAMP_ResultKindAttr
     : MSAMP_EnumAttr<MSAMP_ResultKind, "result_kind">;
 
+// Numbered as in step plans.
 def MSAMP_Phase : MSAMP_Enum<"Phase", "pass over the elements of a step",
-    [I32EnumAttrCase<"Reduce", 0, "reduce">,
-     I32EnumAttrCase<"Store", 1, "store">,
-     I32EnumAttrCase<"Inspect", 2, "inspect">]>;
+    [I32EnumAttrCase<"Reduce", 1, "reduce">,
+     I32EnumAttrCase<"Store", 2, "store">,
+     I32EnumAttrCase<"Inspect", 3, "inspect">,
+     I32EnumAttrCase<"Narrow", 4, "narrow">,
+     I32EnumAttrCase<"Settle", 5, "settle">]>;
 def MSAMP_PhaseAttr : MSAMP_EnumAttr<MSAMP_Phase, "phase">;
 
 def MSAMP_Schedule : MSAMP_Enum<"Schedule", "how phases follow one another",
     [I32EnumAttrCase<"TwoPhase", 0, "two_phase">,
-     I32EnumAttrCase<"OnePass", 1, "one_pass">]>;
+     I32EnumAttrCase<"OnePass", 1, "one_pass">,
+     I32EnumAttrCase<"Speculative", 2, "speculative">]>;
 def MSAMP_ScheduleAttr : MSAMP_EnumAttr<MSAMP_Schedule, "schedule">;
 
 def MSAMP_ShardingPolicy : MSAMP_Enum<"ShardingPolicy", "elements that a rank updates",

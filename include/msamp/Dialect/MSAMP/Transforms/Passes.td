@@ -148,7 +148,10 @@ def SplitPhases : Pass<"msamp-split-phases", "::mlir::ModuleOp"> {
 
     The schedule follows from the formats: `one_pass` if every scale is known before
     the step, else `two_phase`. `schedule` asks for one of them, and fails if it is
-    not the one.
+    not the one. With `speculative` in place of `two_phase`, phase `settle` finds for
+    each tensor what bounds on its amaxes tell, and only what they leave open is
+    looked for before the store phase; fails where an amax that all operands go into
+    has no bound, and where ranks share the step.
 
     With `inspect`, kernels of that phase are made too: what is left of the reduce
     phase where only the gradient has to be looked at.
@@ -161,7 +164,7 @@ def SplitPhases : Pass<"msamp-split-phases", "::mlir::ModuleOp"> {
     Option<"inspect", "inspect", "bool", /*default=*/"false",
            "Make kernels that look at gradients only">,
     Option<"schedule", "schedule", "std::string", /*default=*/"\"auto\"",
-           "auto, one-pass or two-phase">
+           "auto, one-pass, two-phase or speculative">
   ];
 }
 
