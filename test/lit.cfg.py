@@ -61,10 +61,16 @@ gpus = subprocess.run(
      "assert cuda.cuDeviceGetCount(ctypes.byref(count)) == 0; "
      "print(count.value)"],
     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
-if gpus.returncode == 0 and int(gpus.stdout) > 0:
-    config.available_features.add("cuda")
-if gpus.returncode == 0 and int(gpus.stdout) > 1:
-    config.available_features.add("cuda-2")
+num_gpus = int(gpus.stdout) if gpus.returncode == 0 else 0
+emulator = os.path.join(config.msamp_obj_root, "emulator")
+if num_gpus == 0 and os.path.exists(os.path.join(emulator, "libcuda.so.1")):
+    # As many as MSAMP_EMULATOR_DEVICES says, but of one process.
+    config.environment["LD_LIBRARY_PATH"] = emulator
+    config.available_features.update(["no-driver", "cuda", "cuda-2"])
+if num_gpus > 0:
+    config.available_features.update(["cuda", "gpu"])
+if num_gpus > 1:
+    config.available_features.update(["cuda-2", "cuda-processes"])
 # Ranks over MPI: built here, and started as many as asked for, whoever we are.
 if shutil.which("mpirun") and os.path.exists(
         os.path.join(config.msamp_obj_root, "lib", "libmsamp_mpi.so")):

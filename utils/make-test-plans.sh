@@ -58,12 +58,12 @@ def write_hole(name, shapes):
 
 # More than 2^32 elements.
 write_hole("large", {"p": (4198400, 1024)})
-# Chunks for every warp of a large device, of 2048 elements, and less than three
-# vectors of its lanes at the end.
+# Chunks of 2048 elements for every warp of a large device, and of a small one,
+# and less than three vectors of its lanes at the end.
+write("ends", {"few": (131272,), "some": (135370,)})
 write_hole("long", {"few": (2097177, 4), "some": (1398200, 6)})
 # A rank of three updates enough for a test's slices, in which tensors end.
-write_hole("sliced", {"rows": (3000, 3001), "square": (4100, 4100),
-                      "vector": (100003,)})
+write("sliced", {"rows": (750, 751), "square": (1025, 1025), "vector": (100003,)})
 PYTHON
 
 # plan NAME PARAMS OPTION...
@@ -121,10 +121,13 @@ plan adamw-classes mixed --optimizer=adamw "${groups[@]}" \
   --class '^vector$:weight=bf16,master=f32,grad=e4m3,first_moment=e4m3,second_moment=f16/delayed-2'
 
 # What only devices need: hosts would take long.
-for scaling in current bounded; do
-  plan large/$scaling long --optimizer=adamw --scaling=$scaling
+for shapes in long ends; do
+  for scaling in current bounded; do
+    plan large/$shapes-$scaling $shapes --optimizer=adamw --scaling=$scaling
+  done
+  plan large/$shapes-speculative $shapes --optimizer=adamw \
+    --schedule=speculative
 done
-plan large/speculative long --optimizer=adamw --schedule=speculative
 
 # For more than one rank: a session by itself refuses these.
 for policy in none fsdp2; do
@@ -144,7 +147,7 @@ done
 # More than 2^32 elements, of which a rank has few.
 "$compiler" --params "$out/large.safetensors" --optimizer=adamw --shard=flat \
   --ranks=65536 -o "$out/sharded/sharded-large.msplan"
-rm "$out"/{large,long,sliced}.safetensors
+rm "$out"/{ends,large,long,sliced}.safetensors
 
 # Worked examples.
 worked=weight=f32,master=none,grad=f32,second_moment=f16

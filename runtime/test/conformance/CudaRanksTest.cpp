@@ -135,9 +135,11 @@ private:
   std::vector<void *> sources;
 };
 
-/// Runs `body` on every rank of plan `name`, from the same state.
+/// Runs `body` on every rank of plan `name`, from the same state; over NCCL
+/// only where every rank has a device.
 void onRanks(const std::string &name, const std::string &backend, Source source,
-             const std::function<void(Rank &, unsigned)> &body) {
+             const std::function<void(Rank &, unsigned)> &body,
+             bool isOverNccl = false) {
   std::shared_ptr<const Plan> plan;
   check(Plan::load(std::string(MSAMP_TEST_PLANS) + "/sharded/" + name, plan));
   const unsigned ranks = plan->sharding->ranks;
@@ -145,10 +147,16 @@ void onRanks(const std::string &name, const std::string &backend, Source source,
   if (backend == "cuda")
     check(countCudaDevices(devices));
   auto communicators = createLocalCommunicators(ranks, 20s);
+  std::vector<char> id;
+  if (isOverNccl)
+    check(createNcclId(id));
   std::vector<std::thread> threads;
   threads.reserve(ranks);
   for (unsigned rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
+      if (isOverNccl)
+        check(createNcclCommunicator(rank, ranks, static_cast<int>(rank), id,
+                                     20s, communicators[rank]));
       Rank own(plan, std::move(communicators[rank]), backend,
                static_cast<int>(rank) % devices, source);
       own.initialize();
@@ -160,13 +168,16 @@ void onRanks(const std::string &name, const std::string &backend, Source source,
 
 /// Fingerprints of all tensors after three steps, which all ranks agree on.
 std::vector<uint64_t> run(const std::string &name, const std::string &backend,
-                          Source source) {
+                          Source source, bool isOverNccl = false) {
   std::vector<std::vector<uint64_t>> found(3);
-  onRanks(name, backend, source, [&](Rank &own, unsigned rank) {
-    for (int step = 0; step < 3; ++step)
-      EXPECT_TRUE(own.step(step).applied);
-    found[rank] = own.fingerprints();
-  });
+  onRanks(
+      name, backend, source,
+      [&](Rank &own, unsigned rank) {
+        for (int step = 0; step < 3; ++step)
+          EXPECT_TRUE(own.step(step).applied);
+        found[rank] = own.fingerprints();
+      },
+      isOverNccl);
   EXPECT_EQ(found[1], found[0]);
   EXPECT_EQ(found[2], found[0]);
   return found[0];
@@ -219,7 +230,7 @@ TEST(CudaSlices, HaveTheBitsOfTheProcessor) {
     GTEST_SKIP() << "there is no device";
   // The first, the last, and those between.
   const uint64_t least =
-      std::exchange(cuda::Slices::leastElements, uint64_t(1) << 21);
+      std::exchange(cuda::Slices::leastElements, uint64_t(1) << 17);
   for (const char *name : {"sliced-current.msplan", "sliced-bounded.msplan"}) {
     std::vector<std::vector<std::byte>> expected;
     onRanks(name, "cpu", Source::HostFloats, [&](Rank &own, unsigned rank) {
@@ -231,9 +242,14 @@ TEST(CudaSlices, HaveTheBitsOfTheProcessor) {
       EXPECT_TRUE(own.step(0).applied);
       EXPECT_EQ(own.weights(), expected) << name;
     });
-    EXPECT_EQ(run(name, "cuda", Source::HostFloats),
-              run(name, "cpu", Source::HostFloats))
-        << name;
+    std::vector<uint64_t> fingerprints = run(name, "cpu", Source::HostFloats);
+    EXPECT_EQ(run(name, "cuda", Source::HostFloats), fingerprints) << name;
+    std::vector<char> id;
+    if (devices >= 3 && createNcclId(id).ok()) {
+      EXPECT_EQ(run(name, "cuda", Source::HostFloats, /*isOverNccl=*/true),
+                fingerprints)
+          << name << " over NCCL";
+    }
   }
   cuda::Slices::leastElements = least;
 }

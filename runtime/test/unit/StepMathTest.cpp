@@ -172,7 +172,8 @@ TEST(StepMath, UniformsAndResultsHavePlacesOfTheirOwn) {
   for (size_t role = 0; role < numRoles; ++role)
     for (RoleUniform kind :
          {RoleUniform::ScaleInv, RoleUniform::OldScale, RoleUniform::Amax,
-          RoleUniform::History, RoleUniform::StoredAmax})
+          RoleUniform::History, RoleUniform::StoredAmax,
+          RoleUniform::StoredRatio, RoleUniform::Settled})
       places.insert(plan::uniformIndex(numScalars, role, kind));
   EXPECT_EQ(places.size(), numRoles * plan::kUniformsPerRole);
   EXPECT_EQ(*places.begin(), numScalars);
@@ -184,7 +185,7 @@ TEST(StepMath, UniformsAndResultsHavePlacesOfTheirOwn) {
   for (size_t role = 0; role < numRoles; ++role)
     for (RoleResult kind :
          {RoleResult::Amax, RoleResult::Scale, RoleResult::Stored,
-          RoleResult::Saturated, RoleResult::Flushed}) {
+          RoleResult::Ratio, RoleResult::Saturated, RoleResult::Flushed}) {
       size_t index = plan::resultIndex(role, kind);
       places.insert(index);
       bool isCount =
