@@ -8,6 +8,8 @@
 #include "Machine.h"
 #include "Ptx.h"
 
+#include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -39,7 +41,8 @@ enum : Result {
 
 unsigned numberFrom(const char *variable, unsigned otherwise) {
   const char *text = std::getenv(variable);
-  return text ? static_cast<unsigned>(std::atoi(text)) : otherwise;
+  return text ? static_cast<unsigned>(std::strtoul(text, nullptr, 10))
+              : otherwise;
 }
 
 //===----------------------------------------------------------------------===//
@@ -298,6 +301,7 @@ Result run(const Program &program, int device, unsigned numBlocks,
 //===----------------------------------------------------------------------===//
 
 #define ENTRY extern "C" __attribute__((visibility("default"))) Result
+// NOLINTBEGIN(readability-identifier-naming)
 
 ENTRY cuInit(unsigned) { return kSuccess; }
 ENTRY cuDriverGetVersion(int *version) {
@@ -699,3 +703,4 @@ ENTRY cuIpcOpenMemHandle_v2(uint64_t *, char *, unsigned) {
   return kInvalidValue;
 }
 ENTRY cuIpcCloseMemHandle(uint64_t) { return kInvalidValue; }
+// NOLINTEND(readability-identifier-naming)

@@ -2,6 +2,7 @@
 // calls of it. All else is made of messages, which a rank's stream posts and
 // waits for.
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <cstring>

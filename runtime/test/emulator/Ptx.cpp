@@ -232,7 +232,7 @@ private:
     if (text.empty() || !std::isdigit(static_cast<unsigned char>(text[0])))
       throw PtxError("operand '" + text + "' is not known");
     uint64_t value = std::stoull(text, &end, 0);
-    if (text.find_first_not_of("U", end) != std::string::npos)
+    if (text.find_first_not_of('U', end) != std::string::npos)
       throw PtxError("number '" + text + "' is malformed");
     return isNegative ? 0 - value : value;
   }
