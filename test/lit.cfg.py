@@ -65,8 +65,11 @@ num_gpus = int(gpus.stdout) if gpus.returncode == 0 else 0
 emulator = os.path.join(config.msamp_obj_root, "emulator")
 if num_gpus == 0 and os.path.exists(os.path.join(emulator, "libcuda.so.1")):
     # As many as MSAMP_EMULATOR_DEVICES says, but of one process.
-    config.environment["LD_LIBRARY_PATH"] = emulator
-    config.available_features.update(["no-driver", "cuda", "cuda-2"])
+    config.environment["LD_LIBRARY_PATH"] = ":".join(
+        filter(None, [emulator, os.environ.get("LD_LIBRARY_PATH")]))
+    config.available_features.update(["cuda", "cuda-2"])
+if num_gpus == 0:
+    config.available_features.add("no-driver")
 if num_gpus > 0:
     config.available_features.update(["cuda", "gpu"])
 if num_gpus > 1:

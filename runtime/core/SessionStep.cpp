@@ -1,6 +1,7 @@
 // A session's step on the host:
 //   1. check what is bound, before anything changes;
-//   2. reduce phase, over tensors whose amaxes or overflow are not known;
+//   2. reduce phase, or the narrow part of it, over tensors whose amaxes or
+//      overflow are not known;
 //   3. one decision for all tensors: a non-finite gradient skips the step;
 //   4. store phase; then scales, histories, steps and statistics.
 
@@ -383,8 +384,8 @@ Status Session::unsettledError(const PlanTensor &tensor) const {
   return {StatusCode::Poisoned,
           "a scale of tensor '" + tensor.name +
               "' came from bounds that its new values exceed: its state was "
-              "changed in place between steps; bind what was changed again, "
-              "in a new session with the state loaded anew"};
+              "changed in place without binding it again, or grad.amax is "
+              "less than the gradient's; load the state into a new session"};
 }
 
 void Session::commit(size_t index, StepReport &report) {

@@ -208,7 +208,8 @@ static Json toJson(const Plan &plan) {
                                {"class", plan.classes[tensor.classIndex]},
                                {"group", plan.groups[tensor.group].name}});
   json["launches"] = Json::array();
-  // All phases of all tensors are one launch, on every backend.
+  // All phases of all tensors are one launch, on every backend: those that a
+  // step may need.
   auto addLaunch = [&](const char *backend) {
     Json phases = Json::array();
     if (plan.isSpeculative()) {

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -36,6 +37,7 @@ enum : Result {
   kInvalidHandle = 400,
   kNotReady = 600,
   kPeerAccessAlreadyEnabled = 704,
+  kCooperativeLaunchTooLarge = 720,
   kCaptureUnsupported = 900,
 };
 
@@ -85,7 +87,6 @@ class MemoryTable {
 public:
   void *allocate(size_t size, Place place) {
     std::lock_guard<std::mutex> lock(mutex);
-    // A little less than an H200 has, and never more than there is.
     if (size > (size_t(1) << 36))
       return nullptr;
     void *data = nullptr;
@@ -166,7 +167,7 @@ class Stream;
 /// All there are.
 struct StreamTable {
   std::mutex mutex;
-  std::set<Stream *> streams;
+  std::map<Stream *, std::shared_ptr<Stream>> streams;
 };
 StreamTable &streamTable() {
   static auto *table = new StreamTable; // outlives all threads
@@ -175,15 +176,22 @@ StreamTable &streamTable() {
 
 class Stream {
 public:
-  explicit Stream(int device) : device(device), thread([this] { loop(); }) {
+  static Stream *create(int device) {
+    auto stream = std::make_shared<Stream>(device);
     std::lock_guard<std::mutex> lock(streamTable().mutex);
-    streamTable().streams.insert(this);
+    return (streamTable().streams[stream.get()] = stream).get();
   }
-  ~Stream() {
+  /// Ends once all is done that was put on it.
+  static void destroy(Stream *stream) {
+    std::shared_ptr<Stream> own; // ends after the lock
     {
       std::lock_guard<std::mutex> lock(streamTable().mutex);
-      streamTable().streams.erase(this);
+      own.swap(streamTable().streams[stream]);
+      streamTable().streams.erase(stream);
     }
+  }
+  explicit Stream(int device) : device(device), thread([this] { loop(); }) {}
+  ~Stream() {
     {
       std::lock_guard<std::mutex> lock(mutex);
       isEnding = true;
@@ -255,7 +263,7 @@ Stream &streamOf(void *handle) {
   std::lock_guard<std::mutex> lock(mutex);
   Stream *&stream = (*defaults)[currentDevice()];
   if (!stream)
-    stream = new Stream(currentDevice());
+    stream = Stream::create(currentDevice());
   return *stream;
 }
 
@@ -323,6 +331,8 @@ ENTRY cuGetErrorName(Result error, const char **text) {
       {kNotReady, "CUDA_ERROR_NOT_READY"},
       {kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"},
       {kMisalignedAddress, "CUDA_ERROR_MISALIGNED_ADDRESS"},
+      {kLaunchTimeout, "CUDA_ERROR_LAUNCH_TIMEOUT"},
+      {kCooperativeLaunchTooLarge, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE"},
       {kLaunchFailed, "CUDA_ERROR_LAUNCH_FAILED"},
       {kCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"}};
   auto found = names.find(error);
@@ -489,6 +499,11 @@ ENTRY cuLaunchCooperativeKernel(void *function, unsigned gridX, unsigned gridY,
       blockX != own->program->numThreads ||
       (sharedBytes > 48u << 10 && sharedBytes > own->dynamicShared))
     return kInvalidValue;
+  int multiprocessors = 0;
+  cuDeviceGetAttribute(&multiprocessors, 16, 0);
+  if (gridX > static_cast<unsigned>(multiprocessors) *
+                  own->program->blocksPerMultiprocessor)
+    return kCooperativeLaunchTooLarge;
   uint64_t parameter;
   std::memcpy(&parameter, arguments[0], sizeof(parameter));
   return streamOf(stream).enqueue([program = own->program,
@@ -508,12 +523,15 @@ ENTRY cuMemFree_v2(uint64_t address) {
   MemoryTable::Allocation range;
   if (!memory().contains(address, 0, &range))
     return kInvalidValue;
+  std::vector<std::shared_ptr<Stream>> streams;
   {
     std::lock_guard<std::mutex> lock(streamTable().mutex);
-    for (Stream *stream : streamTable().streams)
+    for (const auto &[handle, stream] : streamTable().streams)
       if (stream->device == range.device)
-        stream->wait();
+        streams.push_back(stream);
   }
+  for (const auto &stream : streams)
+    stream->wait();
   return memory().release(address) ? kSuccess : kInvalidValue;
 }
 ENTRY cuMemHostAlloc(void **address, size_t size, unsigned) {
@@ -606,11 +624,11 @@ ENTRY cuPointerGetAttribute(void *value, int attribute, uint64_t address) {
 }
 
 ENTRY cuStreamCreate(void **result, unsigned) {
-  *result = new Stream(currentDevice());
+  *result = Stream::create(currentDevice());
   return kSuccess;
 }
 ENTRY cuStreamDestroy_v2(void *stream) {
-  delete static_cast<Stream *>(stream);
+  Stream::destroy(static_cast<Stream *>(stream));
   return kSuccess;
 }
 ENTRY cuStreamQuery(void *stream) { return streamOf(stream).query(); }
@@ -677,7 +695,7 @@ ENTRY cuEventRecord(void *event, void *stream) {
   return streamOf(stream).enqueue([=] {
     {
       std::lock_guard<std::mutex> lock(own->mutex);
-      own->done = number;
+      own->done = std::max(own->done, number);
     }
     own->changed.notify_all();
     return kSuccess;
@@ -692,7 +710,9 @@ ENTRY cuStreamWaitEvent(void *stream, void *event, unsigned) {
   }
   return streamOf(stream).enqueue([=] {
     std::unique_lock<std::mutex> lock(own->mutex);
-    own->changed.wait(lock, [&] { return own->done >= number || deviceError; });
+    // Once a kernel has failed, nobody records.
+    while (own->done < number && !deviceError)
+      own->changed.wait_for(lock, std::chrono::milliseconds(50));
     return kSuccess;
   });
 }

@@ -3,12 +3,15 @@
 #include "Machine.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 using namespace emulator;
 
 /// Instructions of a warp before others have their turn.
 static constexpr unsigned kQuantum = 4096;
+/// After which a kernel is given up.
+static constexpr std::chrono::minutes kLimit{4};
 
 static std::string where(const Warp &warp, const Instruction &instruction) {
   return " in line " + std::to_string(instruction.line + 1) + ": " +
@@ -102,6 +105,7 @@ public:
   Grid &operator=(const Grid &) = delete;
 
   void run() {
+    const auto begin = std::chrono::steady_clock::now();
     for (bool isRunning = true; isRunning;) {
       isRunning = false;
       bool hasMoved = false;
@@ -114,6 +118,9 @@ public:
       }
       for (Block &block : blocks)
         hasMoved |= releaseBarrier(block);
+      // Who waits by reading memory again and again always moves.
+      if (std::chrono::steady_clock::now() - begin > kLimit)
+        throw Fault(kLaunchTimeout, "a kernel takes too long");
       if (isRunning && !hasMoved)
         throw Fault(kLaunchFailed, "all warps wait for one another");
     }
@@ -244,11 +251,12 @@ private:
         break;
       case Control::WarpSync: {
         uint32_t wanted =
-            warp.row(instruction.rows[instruction.size])[__builtin_ctz(mask)] &
+            warp.row(instruction.rows[instruction.size])[__builtin_ctz(
+                mask & ~warp.waiting)] &
             warp.running;
         uint32_t there = lanesAt(warp, at);
         if ((there & wanted) != wanted) {
-          warp.waiting |= mask;
+          warp.waiting |= mask & wanted;
           break;
         }
         instruction.execute(warp, instruction, wanted);

@@ -20,7 +20,7 @@ struct Fault : std::runtime_error {
   int code;
 };
 inline constexpr int kIllegalAddress = 700, kMisalignedAddress = 716,
-                     kLaunchFailed = 719;
+                     kLaunchFailed = 719, kLaunchTimeout = 702;
 
 /// The memory around `address` that a kernel may touch; empty if it may not.
 /// Stays as it is while a kernel runs.

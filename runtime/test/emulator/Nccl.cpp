@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -59,7 +61,12 @@ bool take(Comm &comm, int peer, void *data, size_t size) {
                            [&] { return comm.isAborted || !queue.empty(); });
   if (comm.isAborted)
     return false;
-  std::memcpy(data, queue.front().data(), std::min(size, queue.front().size()));
+  if (queue.front().size() != size) {
+    std::fprintf(stderr, "emulated NCCL: rank %d expects %zu bytes of %zu\n",
+                 comm.rank, size, queue.front().size());
+    std::abort();
+  }
+  std::memcpy(data, queue.front().data(), size);
   queue.pop_front();
   return true;
 }

@@ -267,6 +267,8 @@ private:
     } else if (opcode == "ret") {
       instruction.control = Control::Exit;
     } else if (opcode == "bar.sync") {
+      if (operands != std::vector<std::string>{"0"})
+        throw PtxError("only barrier 0 of all threads is known");
       instruction.control = Control::BlockBarrier;
     } else if (operands.size() == 2 && operands[1] == "%globaltimer") {
       instruction.execute = findExecute("globaltimer", instruction);
@@ -282,6 +284,9 @@ private:
         throw PtxError("instruction " + opcode + " is not known");
       parseOperands(operands, instruction);
     }
+    if (instruction.hasGuard && instruction.control != Control::None &&
+        instruction.control != Control::Branch)
+      throw PtxError(opcode + " with a guard is not known");
     program->instructions.push_back(std::move(instruction));
   }
 

@@ -30,13 +30,15 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
+/// Those of large tensors are laid out as others are.
 std::vector<std::filesystem::path> findPlans() {
   std::vector<std::filesystem::path> paths;
 #ifdef MSAMP_TEST_PLANS
   std::error_code ignored;
   for (auto &entry :
        std::filesystem::recursive_directory_iterator(MSAMP_TEST_PLANS, ignored))
-    if (entry.path().extension() == ".msplan")
+    if (entry.path().extension() == ".msplan" &&
+        entry.path().parent_path().filename() != "large")
       paths.push_back(entry.path());
   std::sort(paths.begin(), paths.end());
 #endif
@@ -405,9 +407,9 @@ TEST_P(PlanReader, AnyTableWordIsHarmless) {
       continue;
     SCOPED_TRACE("section " +
                  std::to_string(static_cast<uint32_t>(section.kind)));
-    // Every word of a small table; of a large one 100, at an odd step so that
+    // Every word of a small table; of a large one 40, at an odd step so that
     // all fields come up.
-    size_t words = section.size / 4, step = words / 100 + 1;
+    size_t words = section.size / 4, step = words / 40 + 1;
     step += step % 2 == 0;
     for (size_t word = 0; word < words; word += step)
       mutateWord(section.offset + 4 * word);

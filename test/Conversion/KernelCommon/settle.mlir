@@ -54,6 +54,7 @@ msamp.launch @step layout(@m) optimizer(@plain) schedule(speculative) {
 // CHECK: %[[REST:.*]] = arith.select %[[NARROW]], %[[FOUR]], %[[NONE]] : i32
 // CHECK: %[[PHASE:.*]] = arith.select %[[REDUCE]], %[[ONE]], %[[REST]] : i32
 // CHECK: llvm.return %[[PHASE]] : i32
+// CHECK-NOT: llvm.func @tell
 
 // On a GPU the device library asks for it by class.
 // GPU: gpu.module @sm_90a

@@ -8,6 +8,10 @@
 using namespace mlir;
 using namespace mlir::msamp;
 
+/// Of terms of quotients, and of what divisors are multiplied by.
+static constexpr float kLeastWeight = 0x1p-100f, kMostWeight = 0x1p8f,
+                       kMostFactor = 0x1p60f;
+
 AmaxAnalysis::AmaxAnalysis(OpBuilder &builder, KernelOp kernel,
                            OptimizerOp optimizer, StorageClassOp storageClass,
                            llvm::function_ref<bool(Value)> isVarying)
@@ -21,6 +25,11 @@ Value AmaxAnalysis::constant(float value) {
 
 Value AmaxAnalysis::magnitudeOf(Value uniform) {
   return math::AbsFOp::create(builder, loc, copyUniform(uniform, uniforms));
+}
+
+void AmaxAnalysis::require(Value left, Value right) {
+  Value holds = isAtLeast(left, right);
+  isSound = isSound ? emit<arith::AndIOp>(isSound, holds) : holds;
 }
 
 Value AmaxAnalysis::isAtLeast(Value left, Value right) {
@@ -205,10 +214,16 @@ void AmaxAnalysis::splitSum(Value value, Value weight,
     terms.push_back({value, weight});
     return;
   }
-  auto split = [&](Value part, Value factor) {
-    Value scaled =
-        factor ? emit<arith::MulFOp>(weight, magnitudeOf(factor)) : weight;
+  // On the way weights stay where neither they nor what they weigh loses bits.
+  auto splitWeighted = [&](Value part, Value scaled) {
+    require(scaled, constant(kLeastWeight));
+    require(constant(kMostWeight), scaled);
     splitSum(part, scaled, isWhole, terms);
+  };
+  auto split = [&](Value part, Value factor) {
+    if (!factor)
+      return splitSum(part, weight, isWhole, terms);
+    splitWeighted(part, emit<arith::MulFOp>(weight, magnitudeOf(factor)));
   };
   if (isa<arith::AddFOp, arith::SubFOp>(op)) {
     split(op->getOperand(0), {});
@@ -220,9 +235,8 @@ void AmaxAnalysis::splitSum(Value value, Value weight,
   } else if (isa<arith::MulFOp>(op) && !isVarying(op->getOperand(0))) {
     split(op->getOperand(1), op->getOperand(0));
   } else if (isa<arith::DivFOp>(op) && !isVarying(op->getOperand(1))) {
-    splitSum(op->getOperand(0),
-             emit<arith::DivFOp>(weight, magnitudeOf(op->getOperand(1))),
-             isWhole, terms);
+    splitWeighted(op->getOperand(0),
+                  emit<arith::DivFOp>(weight, magnitudeOf(op->getOperand(1))));
   } else {
     terms.push_back({value, weight});
   }
@@ -243,7 +257,10 @@ bool AmaxAnalysis::splitDivisor(Value value, RootDivisor &divisor) {
   if (isVarying(other) || !splitDivisor(varying, divisor))
     return false;
   Value uniform = copyUniform(other, uniforms);
-  if (isa<arith::AddFOp>(op)) {
+  bool isSum = isa<arith::AddFOp>(op);
+  require(uniform, constant(isSum ? 0.0f : 1 / kMostFactor));
+  require(constant(kMostFactor), uniform);
+  if (isSum) {
     divisor.addend = emit<arith::AddFOp>(divisor.addend, uniform);
   } else if (isa<arith::MulFOp>(op)) {
     divisor.scale = emit<arith::MulFOp>(divisor.scale, uniform);
@@ -275,22 +292,18 @@ Value AmaxAnalysis::getStoredRatio(StringRef role, StringRef partner,
                           uniform(UniformKind::ScaleInv, role)),
       root);
   // The addend of the ratio must be made up for by the divisor's.
-  Value least = emit<arith::MulFOp>(
-      divisor.scale, emit<arith::MulFOp>(root, constant(kRatioAddend)));
-  return arith::SelectOp::create(
-      builder, loc, isAtLeast(divisor.addend, least), ratio,
-      constant(std::numeric_limits<float>::infinity()));
+  require(
+      divisor.addend,
+      emit<arith::MulFOp>(divisor.scale,
+                          emit<arith::MulFOp>(root, constant(kRatioAddend))));
+  return ratio;
 }
 
 Value AmaxAnalysis::getTermRatio(const Term &term, ArrayRef<Term> radicand,
                                  const RootDivisor &divisor) {
-  // Of a weight so small that it may have lost bits nothing is known.
   auto over = [&](Value numerator, const Term &summand) -> Value {
-    Value quotient = emit<arith::DivFOp>(
+    return emit<arith::DivFOp>(
         numerator, math::SqrtOp::create(builder, loc, summand.weight));
-    return arith::SelectOp::create(
-        builder, loc, isAtLeast(summand.weight, constant(0x1p-100f)), quotient,
-        constant(std::numeric_limits<float>::infinity()));
   };
   for (const Term &summand : radicand)
     if (getRootOfSquare(summand.value) == term.value)
@@ -316,23 +329,24 @@ Value AmaxAnalysis::getTermRatio(const Term &term, ArrayRef<Term> radicand,
 /// q = sum of d_j y_j, where each y_j is a square or a state that is not
 /// negative. Exactly computed, each |c_i x_i| / (k sqrt(q)) is at most the
 /// ratio of x_i to a y_j. Of what the kernel computes:
-///   - where q >= 2^-100, its few roundings and those here lose less than
-///     2^-16;
-///   - where q is less, and its squares underflow, n <= ratio * k * 2^-50,
-///     and e >= k * 2^-49 makes up for it; with d_j <= 1 an addend of stored
-///     ratios is made up for likewise;
-///   - an n that underflows is lost in 2^-60, with e >= 2^-80;
+///   - roundings, some 25 of them with those here, lose less than 2^-16;
+///   - squares and products that underflow take less than 2^-148 from q, for
+///     no weight on the way is above 1: sqrt(q) is 2^-74 less at most, for
+///     which e >= 2^-49 * k makes up but for 2^-25;
+///   - the addend of stored ratios takes as little, see getStoredRatio;
+///   - a part of n that underflows is 2^-149 at most, times weights up to 2^8,
+///     over e >= 2^-80: less than 2^-50;
 ///   - nothing overflows if the bounds of n and q are finite.
 std::optional<Value> AmaxAnalysis::getQuotientHigh(Value numerator,
                                                    Value divisor,
                                                    Operation *&culprit) {
+  // Before conditions are gathered: there may be other quotients in them.
+  std::optional<AmaxBounds> ofNumerator = getBounds(numerator, culprit);
+  if (!ofNumerator)
+    return {};
+  isSound = {};
   RootDivisor root;
   if (!splitDivisor(divisor, root))
-    return {};
-  std::optional<AmaxBounds> ofNumerator = getBounds(numerator, culprit);
-  std::optional<AmaxBounds> ofRadicand =
-      ofNumerator ? getBounds(root.radicand, culprit) : std::nullopt;
-  if (!ofRadicand || !ofRadicand->isNonNegative)
     return {};
   SmallVector<Term> summands, terms;
   Value one = constant(1.0f);
@@ -346,31 +360,29 @@ std::optional<Value> AmaxAnalysis::getQuotientHigh(Value numerator,
   };
   splitSum(numerator, one, isSquared, terms);
   Value sum;
-  for (Term &term : terms) {
-    // No weight underflows.
-    term.weight = emit<arith::MaximumFOp>(term.weight, constant(0x1p-100f));
+  for (const Term &term : terms) {
     Value ratio = getTermRatio(term, summands, root);
     if (!ratio)
       return {};
     sum = sum ? emit<arith::AddFOp>(sum, ratio) : ratio;
   }
-  Value isSound = isAtLeast(
-      root.addend, emit<arith::MulFOp>(root.scale, constant(0x1p-49f)));
-  auto require = [&](Value left, Value right) {
-    isSound = emit<arith::AndIOp>(isSound, isAtLeast(left, right));
-  };
+  require(root.addend, emit<arith::MulFOp>(root.scale, constant(0x1p-49f)));
   require(root.addend, constant(0x1p-80f));
-  require(root.scale, constant(0x1p-80f));
   Value largest = constant(std::numeric_limits<float>::max());
+  require(largest, root.scale);
   require(largest, ofNumerator->high);
-  require(largest, ofRadicand->high);
   for (const Term &summand : summands)
     require(one, summand.weight);
+  Value holds = isSound;
+  std::optional<AmaxBounds> ofRadicand = getBounds(root.radicand, culprit);
+  if (!ofRadicand || !ofRadicand->isNonNegative)
+    return {};
+  holds = emit<arith::AndIOp>(holds, isAtLeast(largest, ofRadicand->high));
   Value high = emit<arith::AddFOp>(
       emit<arith::MulFOp>(emit<arith::DivFOp>(sum, root.scale),
                           constant(1.0f + 0x1p-16f)),
-      constant(0x1p-60f));
+      constant(0x1p-50f));
   return arith::SelectOp::create(
-      builder, loc, isSound, high,
+      builder, loc, holds, high,
       constant(std::numeric_limits<float>::infinity()));
 }

@@ -90,6 +90,8 @@ private:
     return Op::create(builder, loc, left, right);
   }
   Value isAtLeast(Value left, Value right);
+  /// Makes a quotient's bound hold only where `left` >= `right`.
+  void require(Value left, Value right);
 
   OpBuilder &builder;
   Location loc;
@@ -98,6 +100,8 @@ private:
   StorageClassOp storageClass;
   llvm::function_ref<bool(Value)> isVarying;
   IRMapping uniforms;
+  /// What the bound of the quotient at hand hangs on; null: nothing yet.
+  Value isSound;
   llvm::DenseMap<Value, AmaxBounds> known;
   llvm::MapVector<StringRef, StringRef> ratios;
 };

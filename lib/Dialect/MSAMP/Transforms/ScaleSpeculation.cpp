@@ -181,7 +181,13 @@ void ScaleSpeculation::reportStored() {
     bool isRead =
         role != kWeightRole || storageClass.getParamRole() == kWeightRole;
     StoreOp store = isRead ? findStore(role) : StoreOp();
-    if (store)
+    // Bounded scaling reports all of them already.
+    bool isReported = llvm::any_of(
+        kernel.getBody().front().getOps<ReduceOp>(), [&](ReduceOp reduce) {
+          return reduce.getMeaning() == ResultKind::Stored &&
+                 *reduce.getRole() == role;
+        });
+    if (store && !isReported)
       report(emitStored(builder, store), ResultKind::Stored, role);
   }
   auto constant = [&](float number) -> Value {

@@ -23,7 +23,8 @@ def run(program, call, folder):
                        MSAMP_TEST_KILL=str(call))
     command = (f"{program} --gtest_brief=1 --gtest_color=no "
                "--gtest_filter='*AProcessThatIsKilled' "
-               f"> {folder}/$OMPI_COMM_WORLD_RANK 2>&1")
+               f"> {folder}/$OMPI_COMM_WORLD_RANK 2>&1; "
+               f"echo ended $? >> {folder}/$OMPI_COMM_WORLD_RANK")
     try:
         subprocess.run(["mpirun", "--oversubscribe", "--enable-recovery", "-n",
                         "3", "sh", "-c", command], env=environment, timeout=60,
@@ -34,9 +35,10 @@ def run(program, call, folder):
     for rank in (0, 2):
         path = f"{folder}/{rank}"
         texts.append(open(path).read() if os.path.exists(path) else "")
-    if any("FAILED" in text or "SKIPPED" in text for text in texts):
+    ended = [text for text in texts if "ended" in text]
+    if any("ended 0" not in text or "PASSED" not in text for text in ended):
         sys.exit(f"call {call}:\n" + "\n".join(texts))
-    return texts if all("PASSED" in text for text in texts) else None
+    return texts if len(ended) == 2 else None
 
 
 def main():
