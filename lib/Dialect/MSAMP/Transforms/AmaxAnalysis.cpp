@@ -15,8 +15,8 @@ static constexpr float kLeastWeight = 0x1p-100f, kMostWeight = 0x1p8f,
 AmaxAnalysis::AmaxAnalysis(OpBuilder &builder, KernelOp kernel,
                            OptimizerOp optimizer, StorageClassOp storageClass,
                            llvm::function_ref<bool(Value)> isVarying)
-    : builder(builder), loc(kernel.getLoc()), kernel(kernel),
-      optimizer(optimizer), storageClass(storageClass), isVarying(isVarying) {}
+    : builder(builder), loc(kernel.getLoc()), optimizer(optimizer),
+      storageClass(storageClass), isVarying(isVarying) {}
 
 Value AmaxAnalysis::constant(float value) {
   return arith::ConstantOp::create(builder, loc,
@@ -330,10 +330,11 @@ Value AmaxAnalysis::getTermRatio(const Term &term, ArrayRef<Term> radicand,
 /// negative. Exactly computed, each |c_i x_i| / (k sqrt(q)) is at most the
 /// ratio of x_i to a y_j. Of what the kernel computes:
 ///   - roundings, some 25 of them with those here, lose less than 2^-16;
-///   - squares and products that underflow take less than 2^-148 from q, for
-///     no weight on the way is above 1: sqrt(q) is 2^-74 less at most, for
-///     which e >= 2^-49 * k makes up but for 2^-25;
-///   - the addend of stored ratios takes as little, see getStoredRatio;
+///   - squares and products that underflow, times weights up to 2^8 on the way,
+///     take less than 2^-138 from q: sqrt(q) is 2^-69 less at most, for which
+///     e >= 2^-49 * k makes up but for 2^-20;
+///   - the addend of stored ratios is made up for by e, see getStoredRatio, as
+///     no d_j is above 1;
 ///   - a part of n that underflows is 2^-149 at most, times weights up to 2^8,
 ///     over e >= 2^-80: less than 2^-50;
 ///   - nothing overflows if the bounds of n and q are finite.

@@ -95,7 +95,6 @@ private:
 
   OpBuilder &builder;
   Location loc;
-  KernelOp kernel;
   OptimizerOp optimizer;
   StorageClassOp storageClass;
   llvm::function_ref<bool(Value)> isVarying;
