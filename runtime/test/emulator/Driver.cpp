@@ -271,9 +271,10 @@ Stream &streamOf(void *handle) {
 // Modules
 //===----------------------------------------------------------------------===//
 
+/// All that plans have is one entry.
+constexpr char kEntry[] = "msamp_step";
 struct Module {
-  std::string text;
-  std::map<std::string, std::unique_ptr<Program>> programs;
+  std::unique_ptr<Program> program;
 };
 struct Function {
   const Program *program;
@@ -434,9 +435,8 @@ ENTRY cuModuleLoadDataEx(void **result, const void *image, unsigned count,
   if (std::memcmp(text, "\177ELF", 4) == 0)
     return kNoBinary;
   auto module = std::make_unique<Module>();
-  module->text = text;
   try {
-    auto program = parsePtx(module->text, "msamp_step");
+    auto program = parsePtx(text, kEntry);
     int major = 0, minor = 0;
     cuDeviceGetAttribute(&major, 75, 0);
     cuDeviceGetAttribute(&minor, 76, 0);
@@ -448,7 +448,7 @@ ENTRY cuModuleLoadDataEx(void **result, const void *image, unsigned count,
     if (isExact ? base != own : std::stoi(base.substr(3)) > 10 * major + minor)
       return kNoBinary;
     memory().addCode(*program);
-    module->programs["msamp_step"] = std::move(program);
+    module->program = std::move(program);
   } catch (const PtxError &error) {
     // 5 and 6: a buffer for errors, and its size.
     for (unsigned index = 0; index < count; ++index)
@@ -463,17 +463,14 @@ ENTRY cuModuleLoadDataEx(void **result, const void *image, unsigned count,
 }
 ENTRY cuModuleUnload(void *module) {
   auto *own = static_cast<Module *>(module);
-  for (auto &[name, program] : own->programs)
-    memory().removeCode(*program);
+  memory().removeCode(*own->program);
   delete own;
   return kSuccess;
 }
 ENTRY cuModuleGetFunction(void **result, void *module, const char *name) {
-  auto &programs = static_cast<Module *>(module)->programs;
-  auto found = programs.find(name);
-  if (found == programs.end())
+  if (std::strcmp(name, kEntry) != 0)
     return kNotFound;
-  *result = new Function{found->second.get()};
+  *result = new Function{static_cast<Module *>(module)->program.get()};
   return kSuccess;
 }
 ENTRY cuFuncSetAttribute(void *function, int attribute, int value) {
