@@ -374,6 +374,7 @@ SmallVector<Value> KernelEmitter::emitElements(const IRMapping &mapping,
   llvm::MapVector<StoreOp, Value> stores;
   SmallVector<Value> results(sums);
   int64_t group = getGroup(lanes);
+  SmallVector<IRMapping> late;
   for (int64_t offset = 0; offset < lanes; offset += group) {
     IRMapping values = mapping;
     size_t nextSum = 0;
@@ -400,11 +401,12 @@ SmallVector<Value> KernelEmitter::emitElements(const IRMapping &mapping,
               builder, loc, builder.getZeroAttr(withLanes(integer, lanes)));
         whole = vector::InsertStridedSliceOp::create(builder, loc, value, whole,
                                                      offset, 1);
-      } else if (auto hash = dyn_cast<HashOp>(op)) {
-        values.map(hash.getResult(),
-                   emitHash(hash, values, index, offset, group));
+      } else if (isa<HashOp>(op)) {
+        // Below.
       } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
         Value &sum = results[nextSum++];
+        if (reduce.getValue().getDefiningOp<HashOp>())
+          continue;
         const Screen *screen = findScreen(reduce, lanes);
         sum = screen ? reduceScreened(*screen, sum, values, group)
                      : reduceLanes(reduce, sum, values, group);
@@ -418,6 +420,16 @@ SmallVector<Value> KernelEmitter::emitElements(const IRMapping &mapping,
     }
     if (!countReduces.empty())
       emitGuardedCounts(values, results, group);
+    late.push_back(values);
+  }
+  for (int64_t offset = 0; offset < lanes; offset += group) {
+    IRMapping &values = late[offset / group];
+    for (auto [number, reduce] : llvm::enumerate(varyingReduces))
+      if (auto hash = ReduceOp(reduce).getValue().getDefiningOp<HashOp>()) {
+        values.map(hash.getResult(),
+                   emitHash(hash, values, index, offset, group));
+        results[number] = reduceLanes(reduce, results[number], values, group);
+      }
   }
   for (auto &[store, value] : stores) {
     Type payload = StoreOp(store).getValue().getType();
@@ -438,13 +450,18 @@ Value KernelEmitter::reduceLanes(ReduceOp reduce, Value sum, IRMapping &mapping,
   Value magnitude = traits.hasVectors ? Value() : getMagnitudeOf(reduce);
   if (!magnitude) {
     Value value = mapping.lookup(reduce.getValue());
-    if (!traits.hasVectors && isa<VectorType>(value.getType()))
-      value = vector::ReductionOp::create(builder, loc,
-                                          isMax ? vector::CombiningKind::MAXUI
-                                                : vector::CombiningKind::ADD,
-                                          value);
-    return isMax ? a.binary<arith::MaxUIOp>(sum, value)
-                 : a.binary<arith::AddIOp>(sum, value);
+    auto add = [&](Value element) {
+      sum = isMax ? a.binary<arith::MaxUIOp>(sum, element)
+                  : a.binary<arith::AddIOp>(sum, element);
+    };
+    if (traits.hasVectors || !isa<VectorType>(value.getType())) {
+      add(value);
+      return sum;
+    }
+    // One after the other: a product is added as it is multiplied.
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      add(vector::ExtractOp::create(builder, loc, value, lane));
+    return sum;
   }
   // Magnitudes order as their bits do, and a NaN, which is the largest in bits,
   // wins the IEEE maximum: one instruction in place of two.
@@ -572,47 +589,39 @@ bool KernelEmitter::isCountApart(ReduceOp reduce) const {
   return traits.addCount && reduce.getValue().getDefiningOp<CountLossOp>();
 }
 
-/// Whether one of `lanes` values may be above the largest number. The amax that
-/// the kernel keeps of them before they were scaled tells for all so far.
-Value KernelEmitter::findSaturation(CountLossOp count, IRMapping &mapping,
-                                    ValueRange sums, int64_t lanes) {
+/// Whether a value so far may be above the largest number: the amax tells that
+/// the kernel keeps of values before they were scaled. Null if it keeps none.
+Value KernelEmitter::findSaturation(CountLossOp count, ValueRange sums) {
   ScalarBuilder a{builder, loc};
-  auto compare = [&](Value left, Value right) {
-    return arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::UGT, left,
-                                 right)
-        .getResult();
-  };
+  auto scaled = count.getValue().getDefiningOp<arith::MulFOp>();
+  if (!scaled || !uniforms.contains(scaled.getRhs()))
+    return {};
   APFloat largest = APFloat::getLargest(
       cast<FloatType>(count.getPayload().getType()).getFloatSemantics());
   Value limit = a.bitcast(builder.getF32Type(), a.i32(toSingleBits(largest)));
-  if (auto scaled = count.getValue().getDefiningOp<arith::MulFOp>())
-    for (auto [reduce, sum] : llvm::zip(varyingReduces, sums))
-      if (getMagnitudeOf(reduce) == scaled.getLhs() &&
-          uniforms.contains(scaled.getRhs())) {
-        // Scales are powers of two, so the limit is exact, or too low.
-        Value scale = uniforms.lookup(scaled.getRhs());
-        return compare(sum, arith::DivFOp::create(builder, loc, limit, scale));
-      }
-  Value value = mapping.lookup(count.getValue()), found;
-  for (int64_t lane = 0; lane < lanes; ++lane) {
-    Value element =
-        lanes == 1
-            ? value
-            : vector::ExtractOp::create(builder, loc, value, lane).getResult();
-    Value isAbove = compare(math::AbsFOp::create(builder, loc, element), limit);
-    found = found ? a.binary<arith::OrIOp>(found, isAbove) : isAbove;
-  }
-  return found;
+  for (auto [reduce, sum] : llvm::zip(varyingReduces, sums))
+    if (getMagnitudeOf(reduce) == scaled.getLhs()) {
+      // Scales are powers of two, so the limit is exact, or too low.
+      Value scale = uniforms.lookup(scaled.getRhs());
+      return arith::CmpFOp::create(
+          builder, loc, arith::CmpFPredicate::UGT, sum,
+          arith::DivFOp::create(builder, loc, limit, scale));
+    }
+  return {};
 }
 
 /// Adds the counts of losses in `lanes` lanes. Packed codes are tested a word
-/// at a time for one that is zero, amaxes for one that is too large; values are
-/// looked at only where there is one.
+/// at a time for one that is zero, or the largest number or more, amaxes for
+/// one that is too large; values are looked at only where there is one.
 void KernelEmitter::emitGuardedCounts(IRMapping &mapping, ValueRange sums,
                                       int64_t lanes) {
   ScalarBuilder a{builder, loc};
   Type i32 = builder.getI32Type();
-  llvm::MapVector<unsigned, Value> topBits; // of codes, by their width
+  /// Of fields of a width, some bits; their topmost ones say what was found.
+  struct Found {
+    Value notZero, isLargest;
+  };
+  llvm::MapVector<unsigned, Found> found;
   Value isSuspicious;
   auto suspect = [&](Value isOne) {
     isSuspicious =
@@ -629,11 +638,14 @@ void KernelEmitter::emitGuardedCounts(IRMapping &mapping, ValueRange sums,
   };
   for (ReduceOp reduce : countReduces) {
     auto count = reduce.getValue().getDefiningOp<CountLossOp>();
-    if (count.getKind() == ResultKind::Saturated) {
-      suspect(findSaturation(count, mapping, sums, lanes));
-      continue;
-    }
-    unsigned width = count.getPayload().getType().getIntOrFloatBitWidth();
+    auto payload = cast<FloatType>(count.getPayload().getType());
+    bool isSaturated = count.getKind() == ResultKind::Saturated;
+    if (isSaturated)
+      if (Value isOne = findSaturation(count, sums)) {
+        suspect(isOne);
+        continue;
+      }
+    unsigned width = payload.getIntOrFloatBitWidth();
     Value codes = a.bitcast(withLanes(builder.getIntegerType(width), lanes),
                             mapping.lookup(count.getPayload()));
     int64_t words = lanes / fieldsOf(width);
@@ -643,23 +655,40 @@ void KernelEmitter::emitGuardedCounts(IRMapping &mapping, ValueRange sums,
                       builder, loc, VectorType::get({words}, i32), codes)
                       .getResult();
     // Adding 0x7F.. to a magnitude sets a field's topmost bit unless it is
-    // zero.
-    Value mask = a.i32(repeat((1u << (width - 1)) - 1, width));
+    // zero; adding what the largest number lacks to that bit, if it is as
+    // large.
+    uint32_t magnitude = (1u << (width - 1)) - 1;
+    uint64_t largest = APFloat::getLargest(payload.getFloatSemantics())
+                           .bitcastToAPInt()
+                           .getZExtValue();
+    uint32_t addend = isSaturated
+                          ? magnitude + 1 - static_cast<uint32_t>(largest)
+                          : magnitude;
     for (int64_t word = 0; word < words; ++word) {
       Value code = lanes == 1
                        ? codes
                        : vector::ExtractOp::create(builder, loc, codes, word)
                              .getResult();
-      Value set =
-          a.binary<arith::AddIOp>(a.binary<arith::AndIOp>(code, mask), mask);
-      Value &all = topBits[width];
-      all = all ? a.binary<arith::AndIOp>(all, set) : set;
+      Value set = a.binary<arith::AddIOp>(
+          a.binary<arith::AndIOp>(code, a.i32(repeat(magnitude, width))),
+          a.i32(repeat(addend, width)));
+      Value &all = isSaturated ? found[width].isLargest : found[width].notZero;
+      if (!all)
+        all = set;
+      else
+        all = isSaturated ? a.binary<arith::OrIOp>(all, set)
+                          : a.binary<arith::AndIOp>(all, set);
     }
   }
-  for (auto [width, all] : topBits) {
+  for (auto &[width, bits] : found) {
     Value top = a.i32(repeat(1u << (width - 1), width));
-    suspect(a.compare(arith::CmpIPredicate::ne,
-                      a.binary<arith::AndIOp>(all, top), top));
+    if (bits.notZero)
+      suspect(a.compare(arith::CmpIPredicate::ne,
+                        a.binary<arith::AndIOp>(bits.notZero, top), top));
+    if (bits.isLargest)
+      suspect(a.compare(arith::CmpIPredicate::ne,
+                        a.binary<arith::AndIOp>(bits.isLargest, top),
+                        a.i32(0)));
   }
   auto look = scf::IfOp::create(builder, loc, isSuspicious,
                                 /*withElseRegion=*/false);

@@ -133,8 +133,7 @@ private:
   void emitPure(Operation *op, IRMapping &mapping, int64_t lanes);
   Value emitCount(CountLossOp count, Value value, int64_t lanes);
   void emitGuardedCounts(IRMapping &mapping, ValueRange sums, int64_t lanes);
-  Value findSaturation(CountLossOp count, IRMapping &mapping, ValueRange sums,
-                       int64_t lanes);
+  Value findSaturation(CountLossOp count, ValueRange sums);
   bool isCountApart(ReduceOp reduce) const;
   ReduceOp findSource(ReduceOp reduce);
   Value reduceLanes(ReduceOp reduce, Value sum, IRMapping &mapping,

@@ -104,9 +104,10 @@ Value Screen::bound(OpBuilder &builder, Value of, IRMapping &mapping,
   if (isa<math::SqrtOp>(op)) // of a factor: no bound that is worth it
     return math::SqrtOp::create(builder, loc, operand(0));
   Quotient quotient = *matchQuotient(op);
-  // |n| / (sqrt(x) * factor + addend) <= |n| * (1 / sqrt(x) / factor) for a
-  // positive factor and an addend that is not negative; else NaN. Rounding is
-  // monotone, so that the last product may even underflow.
+  // |n| / (sqrt(x) * factor + addend) is at most |n| / sqrt(x) / factor, and
+  // |n| / addend, which bounds it where x is zero, for a positive factor and an
+  // addend that is not negative; else NaN. Rounding is monotone, so that the
+  // last product may even underflow.
   Value addend = mapping.lookup(quotient.addend);
   auto constant = [&](float number) -> Value {
     TypedAttr attribute = builder.getF32FloatAttr(number);
@@ -130,12 +131,15 @@ Value Screen::bound(OpBuilder &builder, Value of, IRMapping &mapping,
       builder, loc, isTame,
       arith::DivFOp::create(builder, loc, constant(kSlack), factor),
       constant(std::numeric_limits<float>::quiet_NaN()));
+  Value most = arith::DivFOp::create(builder, loc, constant(kSlack), addend);
   Value numerator =
       bound(builder, quotient.numerator, mapping, approximateRoot);
   Value root = approximateRoot(mapping.lookup(quotient.radicand));
   return arith::MulFOp::create(
       builder, loc, numerator,
-      arith::MulFOp::create(builder, loc, root, inverse));
+      arith::MinimumFOp::create(
+          builder, loc, arith::MulFOp::create(builder, loc, root, inverse),
+          most));
 }
 
 Value Screen::emitBound(

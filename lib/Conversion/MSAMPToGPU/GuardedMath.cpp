@@ -1,6 +1,7 @@
 // See GuardedMath.h.
 
 #include "MSAMPToGPU/GuardedMath.h"
+#include "KernelCommon/KernelEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -14,12 +15,15 @@
 using namespace mlir;
 using namespace mlir::msamp;
 
-// Exponents. A root lies within half of its input's. By a factor and a sum it
-// becomes a denominator within [-70, 51]; quotients then lie within [-111,
-// 110], which leaves room for remainders at either end of f32.
-static constexpr int kLeastInput = -100, kMostInput = 60;
+// Exponents that ranges begin at and end before; a range has a power of two of
+// them. A root lies within half of its input's. By a factor and a sum it
+// becomes a denominator within [-70, 41]; quotients then lie within [-122,
+// 118], which is within f32, and remainders, 2^-46 of their numerators, are
+// too.
+static constexpr int kLeastInput = -100, kMostInput = 28;
 static constexpr int kFactor = 20, kSum = 40;
-static constexpr int kLeastNumerator = -60, kMostNumerator = 40;
+static constexpr int kLeastNumerator = -80, kMostNumerator = 48;
+static constexpr int kMostDenominator = 32;
 
 static Value getUniform(Value value) {
   auto broadcast = value.getDefiningOp<vector::BroadcastOp>();
@@ -36,21 +40,33 @@ Value GuardedMath::both(Location loc, Value left, Value right) {
               : right;
 }
 
-Value GuardedMath::isWithin(Location loc, Value vector, int low, int high) {
+/// The bits of 2^exponent as an f32.
+static uint32_t bitsOf(int exponent) {
+  return static_cast<uint32_t>(exponent + 127) << 23;
+}
+
+/// By the bits: positive numbers order as their bits do, and within the range
+/// those less the lower end's are below a power of two. So one compare tells of
+/// all lanes together. A negative number or NaN is above.
+Value GuardedMath::isWithin(Location loc, Value vector, int low, int high,
+                            bool ignoresSign) {
+  ScalarBuilder a{builder, loc};
   auto type = cast<VectorType>(vector.getType());
-  Value lower = constant(loc, low), upper = constant(loc, high), all;
+  // Twice the bits have no sign.
+  uint32_t factor = ignoresSign ? 2 : 1;
+  Value all;
   for (int64_t lane = 0; lane < type.getNumElements(); ++lane) {
-    Value magnitude = math::AbsFOp::create(
-        builder, loc, vector::ExtractOp::create(builder, loc, vector, lane));
-    // Ordered compares: a NaN is not within anything.
-    all = both(loc, all,
-               arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGE,
-                                     magnitude, lower));
-    all = both(loc, all,
-               arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLE,
-                                     magnitude, upper));
+    Value bits = a.bitcast(
+        builder.getI32Type(),
+        vector::ExtractOp::create(builder, loc, vector, lane).getResult());
+    if (ignoresSign)
+      bits = a.binary<arith::ShLIOp>(bits, a.i32(1));
+    Value above = a.binary<arith::SubIOp>(bits, a.i32(factor * bitsOf(low)));
+    all = all ? a.binary<arith::OrIOp>(all, above) : above;
   }
-  return all;
+  assert(llvm::isPowerOf2_32(high - low));
+  return a.compare(arith::CmpIPredicate::ult, all,
+                   a.i32(factor * (bitsOf(high) - bitsOf(low))));
 }
 
 /// `guarded` for every lane if `condition`, else `op` as it is.
@@ -96,20 +112,8 @@ Value GuardedMath::approximateRoot(Value radicand) {
 
 Value GuardedMath::emitSqrt(Location loc, Value input) {
   Type type = input.getType();
-  // The sign too: a negative number is below all of these.
-  auto shape = cast<VectorType>(type);
-  Value condition;
-  for (int64_t lane = 0; lane < shape.getNumElements(); ++lane) {
-    Value value = vector::ExtractOp::create(builder, loc, input, lane);
-    condition =
-        both(loc, condition,
-             arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGE,
-                                   value, constant(loc, kLeastInput)));
-    condition =
-        both(loc, condition,
-             arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLE,
-                                   value, constant(loc, kMostInput)));
-  }
+  Value condition = isWithin(loc, input, kLeastInput, kMostInput,
+                             /*ignoresSign=*/false);
   Value result = emitGuarded(
       builder, loc, condition, type,
       [&](OpBuilder &nested, int64_t lane) -> Value {
@@ -132,13 +136,15 @@ Value GuardedMath::emitSqrt(Location loc, Value input) {
 
 Value GuardedMath::emitDivide(Location loc, Value numerator,
                               Value denominator) {
-  Value condition = isWithin(loc, numerator, kLeastNumerator, kMostNumerator);
+  Value condition = isWithin(loc, numerator, kLeastNumerator, kMostNumerator,
+                             /*ignoresSign=*/true);
   auto known = ranges.find(denominator);
   condition =
       both(loc,
            known != ranges.end()
                ? known->second.condition
-               : isWithin(loc, denominator, -kMostNumerator, kMostNumerator),
+               : isWithin(loc, denominator, -kMostDenominator, kMostDenominator,
+                          /*ignoresSign=*/true),
            condition);
   return emitGuarded(
       builder, loc, condition, numerator.getType(),

@@ -41,8 +41,9 @@ private:
   Value emitMultiply(Location loc, Value range, Value uniform);
   Value emitAdd(Location loc, Value range, Value uniform);
   Value constant(Location loc, int exponent);
-  /// Whether the magnitudes of all lanes are between powers of two.
-  Value isWithin(Location loc, Value vector, int low, int high);
+  /// Whether all lanes, or their magnitudes, are between powers of two.
+  Value isWithin(Location loc, Value vector, int low, int high,
+                 bool ignoresSign);
   Value both(Location loc, Value left, Value right);
 
   OpBuilder &builder;

@@ -6,6 +6,7 @@
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace mlir::msamp;
@@ -13,34 +14,19 @@ namespace plan = ::msamp::plan;
 
 namespace {
 
-/// An operand that is copied to shared memory ahead of the arithmetic.
-struct Source {
-  std::string key; // its role; of a gradient of several ranks with the rank
-  std::optional<uint32_t> rank;
-  Type payload;
-  uint32_t begin; // bytes in a stage before it
-};
-
 std::string getPartKey(uint32_t rank) {
   return (kGradRole + "." + Twine(rank)).str();
 }
 
-/// What `kernel` copies for each vector of `lanes`.
-SmallVector<Source> getSources(KernelOp kernel, const Wire &wire,
-                               int64_t lanes) {
-  SmallVector<Source> sources;
-  uint32_t begin = 0;
-  auto add = [&](std::string key, std::optional<uint32_t> rank, Type payload) {
-    sources.push_back({std::move(key), rank, payload, begin});
-    begin += static_cast<uint32_t>(kWarp * lanes *
-                                   payload.getIntOrFloatBitWidth() / 8);
-  };
+/// What `kernel` copies ahead.
+SmallVector<CopySource> getSources(KernelOp kernel, const Wire &wire) {
+  SmallVector<CopySource> sources;
   for (auto load : kernel.getBody().front().getOps<LoadOp>()) {
     if (!wire || load.getRole() != kGradRole)
-      add(load.getRole().str(), std::nullopt, load.getType());
+      sources.push_back({load.getRole().str(), std::nullopt, load.getType()});
     else if (wire.isUnrolled)
       for (uint32_t rank = 0; rank < wire.numRanks; ++rank)
-        add(getPartKey(rank), rank, wire.payload);
+        sources.push_back({getPartKey(rank), rank, wire.payload});
   }
   return sources;
 }
@@ -48,10 +34,10 @@ SmallVector<Source> getSources(KernelOp kernel, const Wire &wire,
 class KernelLowering {
 public:
   KernelLowering(DeviceModule &device, KernelOp kernel, OptimizerOp optimizer,
-                 const Wire &wire, int64_t lanes, const Tuning &tuning,
-                 bool isFast, const SharedMemory &memory)
-      : device(device), wire(wire), lanes(lanes),
-        chunkElements(tuning.chunkElements), builder(device.context),
+                 const Wire &wire, const RingShape &shape,
+                 int64_t chunkElements, bool isFast, const SharedMemory &memory)
+      : device(device), wire(wire), lanes(shape.lanes),
+        chunkElements(chunkElements), builder(device.context),
         loc(kernel.getLoc()), a{builder, loc},
         emitter(
             builder, kernel, optimizer,
@@ -71,9 +57,14 @@ public:
              [this](Value first, Value second, uint32_t selector) {
                return permute(first, second, selector);
              }}),
-        guardedMath(builder, isFast), memory(memory), stages(tuning.stages),
-        stageBytes(getStageBytes(kernel, wire, lanes)),
-        sources(getSources(kernel, wire, lanes)),
+        guardedMath(builder, isFast), memory(memory),
+        ring(
+            builder, loc, shape, getSources(kernel, wire),
+            [this](const CopySource &source) {
+              return source.rank ? ranks.getPart(*source.rank)
+                                 : payloads.lookup(source.key);
+            },
+            memory),
         ranks(device, builder, loc, wire, kernel.getPhase() == Phase::Store) {
     function = device.create(kernel.getSymName(), device.i64,
                              {device.pointer, device.pointer, device.i64}, loc);
@@ -110,9 +101,9 @@ public:
                        llvm::is_contained(emitter.getRoles(), kGradRole));
     for (ReduceOp count : emitter.getCounts())
       a.store(a.i32(0), getCounter(count), 4);
-    emitFirstCopies(entry->getArgument(2));
-    SmallVector<Value> carried{entry->getArgument(2), a.i32(0),
-                               a.i32((stages - 1) * stageBytes)};
+    ring.emitBegin(getStretch(getChunk(entry->getArgument(2))));
+    SmallVector<Value> carried{entry->getArgument(2)};
+    llvm::append_range(carried, ring.getFirstState());
     llvm::append_range(carried, emitter.zeroSums(1));
     auto loop = scf::WhileOp::create(
         builder, loc, ValueRange(carried).getTypes(), carried,
@@ -123,7 +114,8 @@ public:
         [&](OpBuilder &nested, Location, ValueRange values) {
           scf::YieldOp::create(nested, loc, values);
         });
-    flush(loop.getResults().drop_front(3));
+    ring.emitEnd();
+    flush(loop.getResults().drop_front(1 + CopyRing::kStates));
     LLVM::ReturnOp::create(builder, loc, loop.getResult(0));
   }
 
@@ -189,9 +181,8 @@ private:
     Value count = narrow(a.binary<arith::MinUIOp>(
         a.binary<arith::SubIOp>(numElements, begin), a.i64(chunkElements)));
     Value first = a.binary<arith::MinUIOp>(head, count);
-    Value vectors =
-        a.binary<arith::AndIOp>(a.binary<arith::SubIOp>(count, first),
-                                a.i32(static_cast<uint32_t>(-lanes)));
+    Value vectors = a.binary<arith::AndIOp>(
+        a.binary<arith::SubIOp>(count, first), a.i32(~(ring.getGranule() - 1)));
     return {begin, count, first, vectors};
   }
 
@@ -201,46 +192,29 @@ private:
   Value widen(Value value) {
     return arith::ExtUIOp::create(builder, loc, device.i64, value);
   }
-  /// Where the vectors of `chunk` begin in the tensor.
-  Value getBase(const Chunk &chunk) {
-    return a.binary<arith::AddIOp>(chunk.begin, widen(chunk.first));
-  }
-  /// This lane's first place among vectors; the next is a stride on.
-  Value getOwnPlace() {
-    return a.binary<arith::MulIOp>(narrow(lane),
-                                   a.i32(static_cast<uint32_t>(lanes)));
-  }
-  uint32_t getStride() const { return static_cast<uint32_t>(lanes * kWarp); }
-
-  /// Copies ahead of the first chunk of a tensor. Another storage class divides
-  /// a warp's memory otherwise: all its lanes must have read what they copied.
-  void emitFirstCopies(Value chunk) {
-    NVVM::SyncWarpOp::create(builder, loc, a.i32(~0u));
-    Chunk first = getChunk(chunk);
-    Value base = getBase(first);
-    for (uint32_t ahead = 0; ahead + 1 < stages; ++ahead) {
-      Value place =
-          a.binary<arith::AddIOp>(getOwnPlace(), a.i32(ahead * getStride()));
-      emitCopies(a.compare(arith::CmpIPredicate::slt, place, first.vectors),
-                 a.binary<arith::AddIOp>(base, widen(place)),
-                 a.i32(ahead * stageBytes));
-    }
+  CopyRing::Stretch getStretch(const Chunk &chunk) {
+    return {a.binary<arith::AddIOp>(chunk.begin, widen(chunk.first)),
+            chunk.vectors};
   }
 
-  /// One chunk. `values` are the chunk, the stages of the next vector and of
-  /// the next copies, and the sums.
+  /// One chunk. `values` are the chunk, the ring's state, and the sums.
   void emitChunk(Value cursor, ValueRange values) {
     Value next = call("msamp_advance", device.i64, {cursor});
     Chunk chunk = getChunk(values[0]);
     Value isSame = a.binary<arith::AndIOp>(
         a.compare(arith::CmpIPredicate::eq, narrow(next), tensor),
         canRunAhead(chunk));
-    SmallVector<Value> carried =
-        emitVectors(chunk, getChunk(next), isSame, values.drop_front());
-    SmallVector<Value> sums(ArrayRef<Value>(carried).drop_front(2));
-    sums = emitSingles(chunk, sums);
-    SmallVector<Value> results{next, carried[0], carried[1]};
-    llvm::append_range(results, sums);
+    CopyRing::Stretch ahead = getStretch(getChunk(next));
+    ahead.count = a.select(isSame, ahead.count, a.i32(0));
+    splatted = emitter.splatUniforms(lanes);
+    SmallVector<Value> carried = ring.emitVectors(
+        getStretch(chunk), ahead, values.drop_front(),
+        [&](Value index, ValueRange sums) { return emitVector(index, sums); });
+    ArrayRef<Value> ended(carried);
+    SmallVector<Value> results{next};
+    llvm::append_range(results, ended.take_front(CopyRing::kStates));
+    llvm::append_range(results,
+                       emitSingles(chunk, ended.drop_front(CopyRing::kStates)));
     scf::ConditionOp::create(builder, loc, isSame, results);
   }
 
@@ -250,139 +224,51 @@ private:
   /// begins anew. A tensor without an aligned place has no vectors to copy.
   Value canRunAhead(const Chunk &chunk) {
     return a.binary<arith::OrIOp>(
-        a.compare(arith::CmpIPredicate::uge, chunk.vectors,
-                  a.i32((stages - 1) * getStride())),
+        ring.canRunAhead(chunk.vectors),
         a.compare(arith::CmpIPredicate::uge, head,
                   a.i32(static_cast<uint32_t>(chunkElements))));
   }
 
-  /// This lane's vectors of a chunk. Copies to shared memory run some vectors
-  /// ahead of the arithmetic, into the next chunk if it is of the same tensor:
-  /// they hide the latency of memory and hold no registers. A thread reads only
-  /// what it copied itself, so no barrier is needed within a tensor.
-  SmallVector<Value> emitVectors(const Chunk &chunk, const Chunk &next,
-                                 Value isSame, ValueRange carried) {
-    uint32_t stride = getStride();
-    Value own = getOwnPlace(), base = getBase(chunk);
-    // This lane's vectors span `span` places; further places are the next
-    // chunk's.
-    Value room = a.binary<arith::MaxSIOp>(
-        a.binary<arith::SubIOp>(chunk.vectors, own), a.i32(0));
-    Value span = a.binary<arith::AndIOp>(
-        a.binary<arith::AddIOp>(room, a.i32(stride - 1)), a.i32(~(stride - 1)));
-    Value nextEnd =
-        a.binary<arith::AddIOp>(span, a.select(isSame, next.vectors, a.i32(0)));
-    Value nextBase = a.binary<arith::SubIOp>(getBase(next), widen(span));
-    IRMapping mapping = emitter.splatUniforms(lanes);
-    auto loop = scf::ForOp::create(
-        builder, loc, own, chunk.vectors, a.i32(stride), carried,
-        [&](OpBuilder &nested, Location, Value place, ValueRange values) {
-          within(builder, nested, [&] {
-            Value stage = values[0], copies = values[1];
-            NVVM::CpAsyncWaitGroupOp::create(builder, loc, stages - 2);
-            Value ahead =
-                a.binary<arith::AddIOp>(place, a.i32((stages - 1) * stride));
-            Value isHere =
-                a.compare(arith::CmpIPredicate::slt, ahead, chunk.vectors);
-            Value isThere =
-                a.compare(arith::CmpIPredicate::slt, ahead, nextEnd);
-            emitCopies(a.binary<arith::OrIOp>(isHere, isThere),
-                       a.binary<arith::AddIOp>(a.select(isHere, base, nextBase),
-                                               widen(ahead)),
-                       copies);
-            Value index = a.binary<arith::AddIOp>(base, widen(place));
-            if (wire && wire.isUnrolled)
-              ranks.copyParts(lanes, index, [&](uint32_t rank, int64_t offset) {
-                return getStaged(getPartKey(rank), stage, offset);
-              });
-            auto address = [&](StringRef role, Type integer) {
-              return a.address(payloads.lookup(role), integer, index);
-            };
-            auto loadStaged = [&](StringRef key, Type payload, int64_t offset,
-                                  int64_t count) {
-              auto size = payload.getIntOrFloatBitWidth() / 8;
-              return a.load(
-                  withLanes(asInteger(payload), count),
-                  getStaged(key, stage, offset * size),
-                  static_cast<unsigned>(std::min<int64_t>(16, count * size)));
-            };
-            auto load = [&](LoadOp op, int64_t offset, int64_t count) {
-              if (!wire || op.getRole() != kGradRole)
-                return loadStaged(op.getRole(), op.getType(), offset, count);
-              if (!wire.isUnrolled)
-                return ranks.emitReducedByLoop(
-                    a.binary<arith::AddIOp>(index, a.i64(offset)), count);
-              return ranks.emitReduced(count, [&](uint32_t rank) {
-                return loadStaged(getPartKey(rank), wire.payload, offset,
-                                  count);
-              });
-            };
-            SmallVector<Value> results{nextStage(stage), nextStage(copies)};
-            llvm::append_range(results,
-                               emitter.emitElements(mapping, load, address,
-                                                    getWholeIndex(index), lanes,
-                                                    values.drop_front(2)));
-            scf::YieldOp::create(builder, loc, results);
-          });
-        });
-    return SmallVector<Value>(loop.getResults());
-  }
-
-  Value nextStage(Value stage) {
-    Value next = a.binary<arith::AddIOp>(stage, a.i32(stageBytes));
-    Value isLast =
-        a.compare(arith::CmpIPredicate::eq, next, a.i32(stages * stageBytes));
-    return a.select(isLast, a.i32(0), next);
-  }
-
-  uint32_t getVectorBytes(const Source &source) const {
-    return static_cast<uint32_t>(lanes *
-                                 source.payload.getIntOrFloatBitWidth() / 8);
-  }
-
-  /// Where this thread's vector of an operand is in stage `stage`, `offset`
-  /// bytes on.
-  Value getStaged(StringRef key, Value stage, int64_t offset) {
-    const Source &source = *llvm::find_if(
-        sources, [&](const Source &other) { return other.key == key; });
-    Value warp = a.binary<arith::ShRUIOp>(thread, a.i32(5));
-    Value laneOfWarp = a.binary<arith::AndIOp>(thread, a.i32(kWarp - 1));
-    Value own = a.binary<arith::AddIOp>(
-        a.binary<arith::MulIOp>(warp, a.i32(memory.bytesOfWarp)),
-        a.binary<arith::MulIOp>(laneOfWarp, a.i32(getVectorBytes(source))));
-    Value place = a.binary<arith::AddIOp>(
-        stage, a.binary<arith::AddIOp>(
-                   own, a.i32(static_cast<uint32_t>(source.begin + offset))));
-    Value base = LLVM::AddressOfOp::create(builder, loc, memory.staging);
-    return a.address(base, builder.getI8Type(), place);
-  }
-
-  /// Copies the vector at `index`, if there is one, to `stage`. Always ends a
-  /// group of copies, so that groups and vectors count alike.
-  void emitCopies(Value isThere, Value index, Value stage) {
-    scf::IfOp::create(builder, loc, isThere, [&](OpBuilder &nested, Location) {
-      within(builder, nested, [&] {
-        for (const Source &source : sources) {
-          Value begin = source.rank ? ranks.getPart(*source.rank)
-                                    : payloads.lookup(source.key);
-          Value from = a.address(begin, asInteger(source.payload), index);
-          uint32_t bytes = getVectorBytes(source);
-          for (uint32_t offset = 0; offset < bytes; offset += 16) {
-            uint32_t size = std::min<uint32_t>(16, bytes - offset);
-            NVVM::CpAsyncOp::create(
-                builder, loc, getStaged(source.key, stage, offset),
-                a.address(from, builder.getI8Type(),
-                          static_cast<int32_t>(offset)),
-                size,
-                size == 16 ? NVVM::LoadCacheModifierKind::CG
-                           : NVVM::LoadCacheModifierKind::CA,
-                Value());
-          }
-        }
-        scf::YieldOp::create(builder, loc);
+  /// The vector at `index`, whose operands are in shared memory.
+  SmallVector<Value> emitVector(Value index, ValueRange sums) {
+    if (wire && wire.isUnrolled)
+      ranks.copyParts(lanes, index, [&](uint32_t rank, int64_t offset) {
+        return ring.getStaged(getPartKey(rank), offset);
       });
-    });
-    NVVM::CpAsyncCommitGroupOp::create(builder, loc);
+    auto address = [&](StringRef role, Type integer) {
+      return a.address(payloads.lookup(role), integer, index);
+    };
+    // Once for all groups of lanes, up to 16 bytes at a time.
+    llvm::StringMap<SmallVector<Value>> staged;
+    auto loadStaged = [&](StringRef key, Type payload, int64_t offset,
+                          int64_t count) -> Value {
+      auto size = payload.getIntOrFloatBitWidth() / 8;
+      int64_t piece = std::max(count, std::min<int64_t>(lanes, 16 / size));
+      SmallVector<Value> &pieces = staged[key];
+      if (pieces.empty())
+        for (int64_t begin = 0; begin < lanes; begin += piece)
+          pieces.push_back(a.load(
+              withLanes(asInteger(payload), piece),
+              ring.getStaged(key, begin * size),
+              static_cast<unsigned>(std::min<int64_t>(16, piece * size))));
+      Value whole = pieces[offset / piece];
+      if (piece == count)
+        return whole;
+      return vector::ExtractStridedSliceOp::create(builder, loc, whole,
+                                                   offset % piece, count, 1);
+    };
+    auto load = [&](LoadOp op, int64_t offset, int64_t count) {
+      if (!wire || op.getRole() != kGradRole)
+        return loadStaged(op.getRole(), op.getType(), offset, count);
+      if (!wire.isUnrolled)
+        return ranks.emitReducedByLoop(
+            a.binary<arith::AddIOp>(index, a.i64(offset)), count);
+      return ranks.emitReduced(count, [&](uint32_t rank) {
+        return loadStaged(getPartKey(rank), wire.payload, offset, count);
+      });
+    };
+    return emitter.emitElements(splatted, load, address, getWholeIndex(index),
+                                lanes, sums);
   }
 
   /// This lane's elements before the first vector of a chunk and after its
@@ -464,35 +350,30 @@ private:
   ScalarBuilder a;
   KernelEmitter emitter;
   GuardedMath guardedMath;
-  /// For each warp a ring of `stages`, in each of which every source has a
-  /// vector for every lane.
   SharedMemory memory;
-  uint32_t stages, stageBytes;
+  CopyRing ring;
   LLVM::LLVMFuncOp function;
   Value step, tensor, numElements, head, results, lane, thread;
   /// By role.
   llvm::StringMap<Value> payloads;
-  SmallVector<Source> sources;
+  /// Uniforms for vectors.
+  IRMapping splatted;
   RankGradients ranks;
 };
 
 } // namespace
 
-uint32_t mlir::msamp::getStageBytes(KernelOp kernel, const Wire &wire,
-                                    int64_t lanes) {
-  SmallVector<Source> sources = getSources(kernel, wire, lanes);
-  if (sources.empty())
-    return 0;
-  return sources.back().begin +
-         static_cast<uint32_t>(kWarp * lanes *
-                               sources.back().payload.getIntOrFloatBitWidth() /
-                               8);
+uint32_t mlir::msamp::getRingBytes(KernelOp kernel, const Wire &wire,
+                                   const RingShape &shape) {
+  return shape.stages *
+         CopyRing::getStageBytes(getSources(kernel, wire), shape);
 }
 
 void mlir::msamp::lowerKernel(DeviceModule &device, KernelOp kernel,
                               OptimizerOp optimizer, const Wire &wire,
-                              int64_t lanes, const Tuning &tuning, bool isFast,
-                              const SharedMemory &memory) {
-  KernelLowering(device, kernel, optimizer, wire, lanes, tuning, isFast, memory)
+                              const RingShape &shape, int64_t chunkElements,
+                              bool isFast, const SharedMemory &memory) {
+  KernelLowering(device, kernel, optimizer, wire, shape, chunkElements, isFast,
+                 memory)
       .run();
 }

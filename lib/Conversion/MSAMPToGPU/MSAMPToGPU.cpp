@@ -27,6 +27,8 @@ namespace plan = ::msamp::plan;
 
 namespace {
 
+constexpr uint32_t kBulkStages = 2;
+
 struct TuningEntry {
   unsigned capability;
   Tuning tuning;
@@ -162,20 +164,22 @@ struct ConvertMSAMPToGPU
     auto classOf = [&](KernelOp kernel) {
       return classes.lookup<StorageClassOp>(kernel.getStorageClass());
     };
-    auto lanesOf = [&](KernelOp kernel) {
-      return getLanes(classOf(kernel), optimizer, numRanks != 0, tuning);
-    };
     uint32_t roomOfWarp =
         getRoomOfWarp(chip, capability, tuning, memory.counters);
+    auto ringOf = [&](KernelOp kernel, const Wire &wire) {
+      return getRing(
+          kernel, wire,
+          getLanes(classOf(kernel), optimizer, numRanks != 0, tuning),
+          capability, tuning, roomOfWarp);
+    };
     auto wireOf = [&](KernelOp kernel) {
       if (!numRanks)
         return Wire();
       Wire wire{classOf(kernel).getStorage(kWireRole).getPayload(), numRanks,
                 layout.getReduction() == RankReduction::Sum,
                 /*isUnrolled=*/numRanks <= Wire::kMostUnrolled};
-      int64_t lanes = lanesOf(kernel);
       wire.isUnrolled &=
-          tuning.stages * getStageBytes(kernel, wire, lanes) <= roomOfWarp;
+          getRingBytes(kernel, wire, ringOf(kernel, wire)) <= roomOfWarp;
       return wire;
     };
     emitNumber(device, launch.getLoc(), "msamp_is_speculative", isSpeculative);
@@ -183,14 +187,17 @@ struct ConvertMSAMPToGPU
     for (auto kernel : launch.getKernels().front().getOps<KernelOp>())
       (kernel.getPhase() == Phase::Settle ? settles : sweeps).push_back(kernel);
     for (KernelOp kernel : sweeps) {
-      int64_t lanes = lanesOf(kernel);
+      Wire wire = wireOf(kernel);
       memory.bytesOfWarp = std::max(
-          memory.bytesOfWarp,
-          tuning.stages * getStageBytes(kernel, wireOf(kernel), lanes));
+          memory.bytesOfWarp, getRingBytes(kernel, wire, ringOf(kernel, wire)));
     }
-    for (KernelOp kernel : sweeps)
-      lowerKernel(device, kernel, optimizer, wireOf(kernel), lanesOf(kernel),
-                  tuning, fastMath, memory);
+    if (isBulk(capability, numRanks != 0))
+      memory.arrivals = createArrivals(device, launch.getLoc(), tuning);
+    for (KernelOp kernel : sweeps) {
+      Wire wire = wireOf(kernel);
+      lowerKernel(device, kernel, optimizer, wire, ringOf(kernel, wire),
+                  tuning.chunkElements, fastMath, memory);
+    }
     setNumber("msamp.shared_bytes",
               memory.bytesOfWarp * tuning.threads / kWarp);
     llvm::StringMap<uint32_t> classNumbers;
@@ -201,6 +208,43 @@ struct ConvertMSAMPToGPU
     emitSettleDispatch(device, launch.getLoc(), settles, optimizer,
                        classNumbers);
     return success();
+  }
+
+  /// Whether copies ahead are in bulk. Ranks' gradients are not: what is known
+  /// of their speed is of copies by lanes.
+  static bool isBulk(unsigned capability, bool isShared) {
+    return capability >= 90 && !isShared;
+  }
+
+  /// Bulk copies go to two stages, as large as there is room: while one is
+  /// read, the other is filled, and few large copies are quicker than many.
+  static RingShape getRing(KernelOp kernel, const Wire &wire, int64_t lanes,
+                           unsigned capability, const Tuning &tuning,
+                           uint32_t roomOfWarp) {
+    if (!isBulk(capability, static_cast<bool>(wire)))
+      return {lanes, tuning.stages, /*vectors=*/1, /*isBulk=*/false};
+    RingShape ring{lanes, kBulkStages, /*vectors=*/1, /*isBulk=*/true};
+    auto fits = [&](uint32_t vectors) {
+      RingShape larger = ring;
+      larger.vectors = vectors;
+      return ring.stages * vectors * kWarp * lanes <= tuning.chunkElements &&
+             getRingBytes(kernel, wire, larger) <= roomOfWarp;
+    };
+    while (fits(2 * ring.vectors))
+      ring.vectors *= 2;
+    return ring;
+  }
+
+  /// A barrier for each stage of each warp.
+  static LLVM::GlobalOp createArrivals(DeviceModule &device, Location loc,
+                                       const Tuning &tuning) {
+    OpBuilder builder = OpBuilder::atBlockEnd(device.module.getBody());
+    auto type = LLVM::LLVMArrayType::get(device.i64,
+                                         tuning.threads / kWarp * kBulkStages);
+    return LLVM::GlobalOp::create(builder, loc, type, /*isConstant=*/false,
+                                  LLVM::Linkage::Internal, "arrivals",
+                                  Attribute(), /*alignment=*/8,
+                                  /*addrSpace=*/3);
   }
 
   /// Bytes of shared memory that a warp can have for copies; see the CUDA

@@ -602,18 +602,19 @@ private:
       if (plan->holds(classIndex, role))
         widest = std::max(widest, sizeOf(classIndex, role));
     uint32_t lanes = plan::deviceLanes(image->info.access_bytes, widest);
-    for (uint32_t head = 0; head < lanes; ++head) {
+    for (uint32_t head = 0; head < std::max(lanes, plan::kDeviceAlignment);
+         ++head) {
       bool isAligned = true;
       for (size_t role = 0; role < plan->roles.size(); ++role) {
         if (!plan->holds(classIndex, role))
           continue;
         uint32_t size = sizeOf(classIndex, role);
-        uint32_t access = std::min<uint32_t>(16, lanes * size);
         const void *payload =
             group && role == Plan::roleIndex(plan::RoleKind::Grad)
                 ? group->ownPart(tensor)
                 : bound.payload[role];
-        isAligned &= (addressOf(payload) + head * size) % access == 0;
+        isAligned &=
+            (addressOf(payload) + head * size) % plan::kDeviceAlignment == 0;
       }
       if (isAligned && !crossesIndex(tensor, head, lanes))
         return head;

@@ -27,8 +27,8 @@ struct DeviceTensor {
   uint64_t grad_amax; // address of a float; 0: not known
   uint32_t storage_class;
   uint32_t group;
-  /// Elements before the first that every operand aligns to its access, or
-  /// kUnaligned if there is none.
+  /// Elements before the first that every operand aligns to kDeviceAlignment,
+  /// or kUnaligned if there is none.
   uint32_t head;
   /// Position in the plan's table of tensors.
   uint32_t index;

@@ -19,7 +19,7 @@ namespace msamp::plan {
 
 inline constexpr char kMagic[8] = {'M', 'S', 'A', 'M', 'P', 'L', 'A', 'N'};
 /// Raised whenever an older reader would misread a newer plan.
-inline constexpr uint32_t kVersion = 7;
+inline constexpr uint32_t kVersion = 8;
 
 struct PlanHeader {
   char magic[8];
@@ -358,12 +358,15 @@ struct DeviceImage {
 static_assert(sizeof(DeviceImage) == 64);
 
 /// The most elements that a thread accesses at once in a class whose widest
-/// payload has `widestBytes`. Each of its operands is accessed by up to 16
-/// bytes at once where an address allows that.
+/// payload has `widestBytes`, where addresses allow that.
 inline constexpr uint32_t deviceLanes(uint32_t accessBytes,
                                       uint32_t widestBytes) {
   return accessBytes / widestBytes;
 }
+
+/// What the first of a thread's elements that are accessed at once is aligned
+/// to in each operand.
+inline constexpr uint32_t kDeviceAlignment = 16;
 
 inline constexpr char kDeviceEntry[] = "msamp_step";
 

@@ -138,6 +138,36 @@ TEST_F(Emulator, CopiesAreAsLateAsTheyMayBe) {
     EXPECT_EQ(words[thread], thread + 101);
 }
 
+// The same of bulk copies, which an elected lane begins for its warp.
+TEST_F(Emulator, BulkCopiesArriveAtTheirBarrier) {
+  std::iota(words.begin(), words.end(), 1u);
+  run(R"(
+  setp.ge.u32 %p1, %r1, 32;
+  @%p1 bra $end;
+  mov.b64 %rd4, dynamic;
+  elect.sync %r2|%p2, -1;
+  @!%p2 bra $wait;
+  mbarrier.init.shared.b64 [%rd4+8], 1;
+  fence.mbarrier_init.release.cluster;
+  mbarrier.arrive.expect_tx.shared.b64 %rd5, [%rd4+8], 128;
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%rd4+16], [%rd1], 128, [%rd4+8];
+$wait:
+  bar.warp.sync -1;
+  add.s64 %rd6, %rd4, %rd3;
+  ld.shared.b32 %r2, [%rd6+16];
+$again:
+  mbarrier.try_wait.parity.shared.b64 %p3, [%rd4+8], 0;
+  @!%p3 bra $again;
+  ld.shared.b32 %r3, [%rd6+16];
+  setp.ne.b32 %p1, %r2, -1;
+  add.s32 %r3, %r3, 100;
+  selp.b32 %r4, 0, %r3, %p1;
+  st.b32 [%rd2], %r4;
+$end:)");
+  for (uint32_t thread = 0; thread < words.size(); ++thread)
+    EXPECT_EQ(words[thread], thread < 32 ? thread + 101 : thread + 1);
+}
+
 // 448 for infinity, and 0.3125 for 0.3: the first is the upper half.
 TEST_F(Emulator, CastsRoundAsTheRuntimeDoes) {
   run(R"(
@@ -154,6 +184,19 @@ TEST_F(Emulator, FaultsSayWhatTheyAre) {
             kMisalignedAddress);
   EXPECT_EQ(faultOf("mov.b64 %rd4, dynamic;\nld.shared.b32 %r2, [%rd4+256];"),
             kIllegalAddress);
+  EXPECT_EQ(faultOf(R"(
+  mbarrier.try_wait.parity.shared.b64 %p1, [fixed], 0;)"),
+            kLaunchFailed);
+  // By all lanes.
+  EXPECT_EQ(faultOf("mbarrier.init.shared.b64 [fixed], 1;"), kLaunchFailed);
+  EXPECT_EQ(faultOf(R"(
+  setp.ne.b32 %p1, %r1, 0;
+  @%p1 bra $end;
+  mov.b64 %rd4, dynamic;
+  mbarrier.init.shared.b64 [fixed], 1;
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%rd4], [%rd1], 8, [fixed];
+$end:)"),
+            kMisalignedAddress);
   // Half of a warp waits for the other half, which has gone elsewhere.
   EXPECT_EQ(faultOf(R"(
   setp.eq.b32 %p1, %r1, 0;

@@ -349,7 +349,7 @@ template <typename T, bool isShared>
 std::byte *memoryOf(Warp &warp, const Instruction &instruction, unsigned lane,
                     unsigned operand) {
   uint64_t address = warp.row(instruction.rows[operand])[lane] +
-                     static_cast<uint64_t>(instruction.offset);
+                     static_cast<uint64_t>(instruction.offsets[0]);
   size_t size = sizeof(T) * instruction.count;
   return isShared ? sharedMemory(warp, instruction, address, size)
                   : globalMemory(warp, instruction, address, size);
@@ -434,9 +434,10 @@ void beginCopy(Warp &warp, const Instruction &instruction, uint32_t mask) {
     auto operand = [&](unsigned index) {
       return warp.row(instruction.rows[index])[lane];
     };
-    uint64_t target = operand(0) + static_cast<uint64_t>(instruction.offset);
+    uint64_t target =
+        operand(0) + static_cast<uint64_t>(instruction.offsets[0]);
     uint64_t source =
-        operand(1) + static_cast<uint64_t>(instruction.secondOffset);
+        operand(1) + static_cast<uint64_t>(instruction.offsets[1]);
     auto size = static_cast<uint32_t>(operand(2));
     // Whatever is wrong is wrong here.
     sharedMemory(warp, instruction, target, size);
@@ -451,6 +452,101 @@ void commitCopies(Warp &warp, const Instruction &, uint32_t mask) {
 void waitCopies(Warp &warp, const Instruction &instruction, uint32_t mask) {
   forEachLane(mask, [&](unsigned lane) {
     waitForCopies(warp, instruction, lane, warp.row(instruction.rows[0])[lane]);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Copies in bulk, and what they arrive at
+//===----------------------------------------------------------------------===//
+
+/// An operand of a lane; `address`: the number of the address that it is.
+uint64_t operandOf(Warp &warp, const Instruction &instruction, unsigned lane,
+                   unsigned operand, unsigned address) {
+  return warp.row(instruction.rows[operand])[lane] +
+         static_cast<uint64_t>(instruction.offsets[address]);
+}
+
+/// The mbarrier at a shared address. One that was not made, or made twice, is
+/// a fault.
+std::map<uint32_t, Arrival>::iterator
+findArrival(Warp &warp, const Instruction &instruction, uint64_t address,
+            bool isThere) {
+  sharedMemory(warp, instruction, address, sizeof(uint64_t));
+  auto &arrivals = warp.block->arrivals;
+  auto found = arrivals.find(static_cast<uint32_t>(address));
+  if ((found != arrivals.end()) != isThere)
+    throw Fault(kLaunchFailed,
+                "the mbarrier at " + std::to_string(address) +
+                    (isThere ? " was not initialized" : " is one already"));
+  return found;
+}
+Arrival &arrivalOf(Warp &warp, const Instruction &instruction,
+                   uint64_t address) {
+  return findArrival(warp, instruction, address, true)->second;
+}
+
+void initializeArrival(Warp &warp, const Instruction &instruction,
+                       uint32_t mask) {
+  forEachLane(mask, [&](unsigned lane) {
+    uint64_t address = operandOf(warp, instruction, lane, 0, 0);
+    findArrival(warp, instruction, address, false);
+    auto count = static_cast<uint32_t>(warp.row(instruction.rows[1])[lane]);
+    warp.block->arrivals[static_cast<uint32_t>(address)] = {count, count};
+  });
+}
+void invalidateArrival(Warp &warp, const Instruction &instruction,
+                       uint32_t mask) {
+  forEachLane(mask, [&](unsigned lane) {
+    auto found = findArrival(warp, instruction,
+                             operandOf(warp, instruction, lane, 0, 0), true);
+    if (!found->second.copies.empty())
+      throw Fault(kLaunchFailed, "an mbarrier ends before its copies");
+    warp.block->arrivals.erase(found);
+  });
+}
+void arrive(Warp &warp, const Instruction &instruction, uint32_t mask) {
+  forEachLane(mask, [&](unsigned lane) {
+    Arrival &arrival =
+        arrivalOf(warp, instruction, operandOf(warp, instruction, lane, 1, 0));
+    if (arrival.pending-- == 0)
+      throw Fault(kLaunchFailed, "more threads arrive than are expected");
+    arrival.bytes += static_cast<uint32_t>(warp.row(instruction.rows[2])[lane]);
+  });
+}
+void beginBulkCopy(Warp &warp, const Instruction &instruction, uint32_t mask) {
+  forEachLane(mask, [&](unsigned lane) {
+    Copy copy{static_cast<uint32_t>(operandOf(warp, instruction, lane, 0, 0)),
+              operandOf(warp, instruction, lane, 1, 1),
+              static_cast<uint32_t>(warp.row(instruction.rows[2])[lane])};
+    uint64_t address = operandOf(warp, instruction, lane, 3, 2);
+    Arrival &arrival = arrivalOf(warp, instruction, address);
+    if (copy.size % 16 != 0 || copy.target % 16 != 0 || copy.source % 16 != 0)
+      throw Fault(kMisalignedAddress, "a bulk copy goes by 16 bytes");
+    // Some are as early as they may be, and overwrite what is read too late;
+    // others as late, and leave what is read too early.
+    if (address / sizeof(uint64_t) % 2 == 0) {
+      runCopy(warp, instruction, copy);
+      arrival.bytes -= copy.size;
+    } else {
+      arrival.copies.push_back(copy);
+    }
+  });
+}
+void waitForArrival(Warp &warp, const Instruction &instruction, uint32_t mask) {
+  forEachLane(mask, [&](unsigned lane) {
+    Arrival &arrival =
+        arrivalOf(warp, instruction, operandOf(warp, instruction, lane, 1, 0));
+    for (const Copy &copy : arrival.copies) {
+      runCopy(warp, instruction, copy);
+      arrival.bytes -= copy.size;
+    }
+    arrival.copies.clear();
+    if (arrival.pending == 0 && arrival.bytes == 0) {
+      arrival.pending = arrival.count;
+      ++arrival.phase;
+    }
+    uint64_t parity = warp.row(instruction.rows[2])[lane] & 1;
+    warp.row(instruction.rows[0])[lane] = (arrival.phase & 1) != parity;
   });
 }
 
@@ -481,6 +577,14 @@ void voteAny(Warp &warp, const Instruction &instruction, uint32_t mask) {
   });
   forEachLane(
       mask, [&](unsigned lane) { warp.row(instruction.rows[0])[lane] = any; });
+}
+/// Which lane it is, nobody may count on.
+void elect(Warp &warp, const Instruction &instruction, uint32_t mask) {
+  unsigned elected = 31 - static_cast<unsigned>(__builtin_clz(mask));
+  forEachLane(mask, [&](unsigned lane) {
+    warp.row(instruction.rows[0])[lane] = elected;
+    warp.row(instruction.rows[1])[lane] = lane == elected;
+  });
 }
 void maximumOfLanes(Warp &warp, const Instruction &instruction, uint32_t mask) {
   uint32_t largest = 0;
@@ -527,6 +631,8 @@ const std::map<std::string, Execute> &getTable() {
       {"bfe.u32", pure<uint32_t, ExtractField, uint32_t, uint32_t, uint32_t>},
       {"cp.async.ca.shared.global", beginCopy},
       {"cp.async.cg.shared.global", beginCopy},
+      {"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes",
+       beginBulkCopy},
       {"cp.async.commit_group", commitCopies},
       {"cp.async.wait_group", waitCopies},
       {"cvt.f32.bf16", pure<float, Decode<DType::BF16>, uint16_t>},
@@ -561,8 +667,11 @@ const std::map<std::string, Execute> &getTable() {
       {"div.rn.f32", binary<Divide, float>},
       {"div.rn.f64", binary<Divide, double>},
       {"div.u32", binary<DivideInteger, uint32_t>},
+      {"elect.sync", elect},
       {"fence.acq_rel.gpu", fence},
       {"fence.acq_rel.sys", fence},
+      {"fence.mbarrier_init.release.cluster", fence},
+      {"fence.proxy.async", fence},
       {"fma.rn.f32", pure<float, Fma, float, float, float>},
       {"globaltimer", readClock},
       {"ld.acquire.gpu.u32", loadAcquire},
@@ -574,6 +683,10 @@ const std::map<std::string, Execute> &getTable() {
       {"max.s32", binary<Extremum<true, false>, int32_t>},
       {"max.u32", binary<Extremum<true, false>, uint32_t>},
       {"max.u64", binary<Extremum<true, false>, uint64_t>},
+      {"mbarrier.arrive.expect_tx.shared.b64", arrive},
+      {"mbarrier.init.shared.b64", initializeArrival},
+      {"mbarrier.inval.shared.b64", invalidateArrival},
+      {"mbarrier.try_wait.parity.shared.b64", waitForArrival},
       {"min.NaN.f32", binary<Extremum<false, true>, float>},
       {"min.f32", binary<Extremum<false, false>, float>},
       {"min.s32", binary<Extremum<false, false>, int32_t>},
@@ -590,6 +703,7 @@ const std::map<std::string, Execute> &getTable() {
       {"mul.lo.s64", binary<Multiply, uint64_t>},
       {"mul.rn.f32", binary<Multiply, float>},
       {"mul.rn.f64", binary<Multiply, double>},
+      {"mul.wide.s32", pure<int64_t, MultiplyWide<int64_t>, int32_t, int32_t>},
       {"mul.wide.u16",
        pure<uint32_t, MultiplyWide<uint32_t>, uint16_t, uint16_t>},
       {"mul.wide.u32",
@@ -722,7 +836,7 @@ Execute emulator::findExecute(const std::string &opcode,
                                                   : 2;
   }
   // Somebody else is waited for.
-  if (contains(opcode, ".acquire."))
+  if (contains(opcode, ".acquire.") || contains(opcode, ".try_wait."))
     instruction.control = Control::Yield;
   const auto &table = getTable();
   if (auto found = table.find(opcode); found != table.end())

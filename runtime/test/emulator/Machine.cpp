@@ -49,15 +49,22 @@ std::byte *emulator::sharedMemory(Warp &warp, const Instruction &instruction,
   return shared.data() + address;
 }
 
+void emulator::runCopy(Warp &warp, const Instruction &instruction,
+                       const Copy &copy) {
+  const uint32_t piece = std::min<uint32_t>(copy.size, 16);
+  for (uint32_t done = 0; done < copy.size; done += piece)
+    std::memcpy(sharedMemory(warp, instruction, copy.target + done, piece),
+                globalMemory(warp, instruction, copy.source + done, piece),
+                piece);
+}
+
 void emulator::waitForCopies(Warp &warp, const Instruction &instruction,
                              unsigned lane, size_t numLeft) {
   auto &groups = warp.copies[lane];
   // The last group is open.
   while (groups.size() > numLeft + 1) {
     for (const Copy &copy : groups.front())
-      std::memcpy(sharedMemory(warp, instruction, copy.target, copy.size),
-                  globalMemory(warp, instruction, copy.source, copy.size),
-                  copy.size);
+      runCopy(warp, instruction, copy);
     groups.pop_front();
   }
 }

@@ -10,6 +10,7 @@
 #include <array>
 #include <deque>
 #include <functional>
+#include <map>
 
 namespace emulator {
 
@@ -29,17 +30,28 @@ struct Range {
 };
 using FindRange = std::function<Range(uint64_t address)>;
 
-struct Block {
-  std::vector<std::byte> shared;
-  unsigned numWaiting = 0; // warps at the barrier
-  unsigned numRunning = 0; // warps with lanes that run
-};
-
 /// A copy to shared memory that is under way.
 struct Copy {
   uint32_t target;
   uint64_t source;
   uint32_t size;
+};
+
+/// An mbarrier: who and what its phase still waits for.
+struct Arrival {
+  uint32_t count;   // of threads, in each phase
+  uint32_t pending; // of them
+  int64_t bytes = 0;
+  uint32_t phase = 0;
+  /// Moved when somebody looks, not before.
+  std::vector<Copy> copies;
+};
+
+struct Block {
+  std::vector<std::byte> shared;
+  std::map<uint32_t, Arrival> arrivals; // by address
+  unsigned numWaiting = 0;              // warps at the barrier
+  unsigned numRunning = 0;              // warps with lanes that run
 };
 
 struct Warp {
@@ -66,6 +78,7 @@ std::byte *globalMemory(Warp &warp, const Instruction &instruction,
                         uint64_t address, size_t size);
 std::byte *sharedMemory(Warp &warp, const Instruction &instruction,
                         uint64_t address, size_t size);
+void runCopy(Warp &warp, const Instruction &instruction, const Copy &copy);
 void waitForCopies(Warp &warp, const Instruction &instruction, unsigned lane,
                    size_t numLeft);
 

@@ -142,14 +142,20 @@ private:
       throw PtxError("directive " + word + " is not known");
   }
 
-  /// "name" of ".shared .align 4 .b8 name[8192];"
+  /// "name" of ".shared .align 4 .b8 name[8192];" or "… .u32 name;"
   static std::string nameOf(const std::string &line) {
-    size_t end = line.find('[');
+    size_t end = line.find_first_of("[;");
     size_t begin = line.find_last_of(" \t", end) + 1;
     return line.substr(begin, end - begin);
   }
+  /// In bytes.
   static size_t sizeOf(const std::string &line) {
-    return std::stoul(line.substr(line.find('[') + 1));
+    size_t type = line.find_first_of(" \t", line.find(".align") + 7) + 2;
+    size_t bytes = std::stoul(line.substr(type + 1)) / 8;
+    size_t count = line.find('[');
+    return count == std::string::npos
+               ? bytes
+               : bytes * std::stoul(line.substr(count + 1));
   }
   static size_t alignmentOf(const std::string &line) {
     return std::stoul(line.substr(line.find(".align") + 6));
@@ -311,12 +317,17 @@ private:
         std::string address = text.substr(1, text.find(']') - 1);
         size_t sign = address.find_first_of("+-", 1);
         add(operand(trim(address.substr(0, sign))));
-        int64_t &offset =
-            numAddresses++ ? instruction.secondOffset : instruction.offset;
+        if (numAddresses == std::size(instruction.offsets))
+          throw PtxError("too many addresses");
+        int64_t &offset = instruction.offsets[numAddresses++];
         if (sign != std::string::npos)
           offset = std::stoll(address.substr(sign + (address[sign] == '+')));
       } else {
-        add(operand(text));
+        // Two results: "a|b".
+        size_t bar = text.find('|');
+        add(operand(text.substr(0, bar)));
+        if (bar != std::string::npos)
+          add(operand(text.substr(bar + 1)));
       }
     }
   }

@@ -57,7 +57,7 @@ struct Instruction {
   Row guard = 0;
   /// Results first.
   Row rows[8] = {};
-  int64_t offset = 0, secondOffset = 0; // of addresses, in their order
+  int64_t offsets[3] = {}; // of addresses, in their order
   uint32_t target = 0;
   uint32_t size = 0;
   std::vector<uint32_t> targets;

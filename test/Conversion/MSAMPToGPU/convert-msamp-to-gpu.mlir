@@ -9,6 +9,7 @@
 // RUN: FileCheck %s --check-prefix=LEFT < %t.code
 // RUN: FileCheck %s --check-prefix=KEPT < %t
 // RUN: msamp-opt %s --convert-msamp-to-gpu=arch=sm_80 | FileCheck %s --check-prefix=OLD
+// RUN: msamp-opt %s --convert-msamp-to-gpu="arch=sm_80 threads=128 blocks-per-sm=3 chunk-elements=1024 stages=2" | sed '/msamp.launch @step/,/^  }/d' | FileCheck %s --check-prefix=LANES
 // RUN: msamp-opt %s --convert-msamp-to-gpu=arch=sm_90a,sm_80 | grep -c 'gpu.module @' | FileCheck %s --check-prefix=TWO
 // RUN: msamp-opt %s --convert-msamp-to-gpu | FileCheck %s --check-prefix=NONE
 
@@ -25,6 +26,19 @@
 // OLD-NOT: msamp.native_fp8
 // OLD-SAME: msamp.wants_cubin
 // OLD-NOT: gpu.module
+
+// There each thread copies its own vectors, 16 bytes at a time, and waits for nobody.
+// LANES: llvm.func internal @k(
+// LANES: nvvm.bar.warp.sync
+// LANES: nvvm.cp.async.shared.global %{{.*}}, %{{.*}}, 16,
+// LANES: nvvm.cp.async.commit.group
+// LANES: scf.while
+// LANES: arith.cmpi uge, %{{.*}}, %c256_i32{{.*}} : i32
+// LANES: scf.for
+// LANES: nvvm.cp.async.wait.group
+// LANES: nvvm.cp.async.shared.global %{{.*}}, %{{.*}}, 16,
+// LANES-NOT: mbarrier
+// LANES: llvm.func internal @look(
 
 // TWO: {{^2$}}
 // NONE-NOT: gpu.module
@@ -52,8 +66,8 @@ scalars(%step: i64, %lr: f64, %beta: f64) {
 // CHECK-SAME: msamp.chunk_elements = 1024 : i32
 // CHECK-SAME: msamp.native_casts
 // CHECK-SAME: msamp.native_fp8
-// 2 stages of 4 warps, each of 32 threads with 8 f16.
-// CHECK-SAME: msamp.shared_bytes = 4096 : i32
+// 2 stages of 4 warps, each of 32 threads with two vectors of 8 f16.
+// CHECK-SAME: msamp.shared_bytes = 8192 : i32
 // CHECK-SAME: msamp.threads = 128 : i32
 // CHECK-SAME: msamp.wants_cubin
 
@@ -78,24 +92,30 @@ scalars(%step: i64, %lr: f64, %beta: f64) {
 // An amax comes from where the reduce phase left it, other uniforms from their table.
 // CHECK-DAG: llvm.getelementptr %[[RESULTS]][0] : (!llvm.ptr) -> !llvm.ptr, i64
 // CHECK-DAG: llvm.getelementptr %[[UNIFORMS]][3] : (!llvm.ptr) -> !llvm.ptr, f32
-// Operands are copied to shared memory ahead of their use, 16 bytes at a time, also
-// into the next chunk while it is of the same tensor. Until then the warp's memory may be
-// in use by another kernel.
+// Operands are copied to shared memory ahead of their use, a stage at a time, also into
+// the next chunk while it is of the same tensor. Until then the warp's memory may be in use
+// by another kernel. A barrier for each stage tells when it is filled.
 // CHECK: nvvm.bar.warp.sync
-// CHECK: nvvm.cp.async.shared.global %{{.*}}, %{{.*}}, 16,
-// CHECK: nvvm.cp.async.commit.group
+// CHECK: nvvm.mbarrier.init %{{.*}}, %c1_i32{{.*}} : !llvm.ptr<3>, i32
+// CHECK: nvvm.fence.mbarrier.init
+// CHECK: nvvm.fence.proxy {kind = #nvvm.proxy_kind<async>}
+// CHECK: nvvm.bar.warp.sync
+// CHECK-COUNT-2: nvvm.cp.async.bulk.shared.cluster.global
 // CHECK: scf.while
 // CHECK: llvm.call @msamp_advance(%[[CURSOR]])
-// After a chunk that has fewer vectors than copies run ahead, the next begins anew, also in
-// the same tensor; but for tensors without vectors.
+// After a chunk that has fewer stages than there are, the next begins anew, also in the
+// same tensor; but for tensors without vectors.
 // CHECK: %[[SAME:.*]] = arith.cmpi eq, %{{.*}}, %{{.*}} : i32
-// CHECK: %[[ENOUGH:.*]] = arith.cmpi uge, %{{.*}}, %c256_i32{{.*}} : i32
+// CHECK: %[[ENOUGH:.*]] = arith.cmpi uge, %[[COUNT:.*]], %c513_i32{{.*}} : i32
 // CHECK: %[[WITHOUT:.*]] = arith.cmpi uge, %{{.*}}, %c1024_i32{{.*}} : i32
 // CHECK: %[[AHEAD:.*]] = arith.ori %[[ENOUGH]], %[[WITHOUT]] : i1
 // CHECK: %[[GOES_ON:.*]] = arith.andi %[[SAME]], %[[AHEAD]] : i1
-// CHECK: scf.for
-// CHECK: nvvm.cp.async.wait.group
-// CHECK: nvvm.cp.async.shared.global %{{.*}}, %{{.*}}, 16,
+// Stage by stage: the warp waits until it is filled, works on its vectors, and, when all
+// lanes have read it, one of them has it filled again.
+// CHECK: scf.for %[[BEGIN:.*]] = %c0_i32{{.*}} to %[[COUNT]] step %c512_i32{{.*}} iter_args(%{{[^ ]*}} = %{{[^,]*}}, %[[PARITY:[^ ]*]] =
+// CHECK: scf.while
+// CHECK: nvvm.mbarrier.try_wait %{{.*}}, %[[PARITY]]
+// CHECK: scf.for %{{.*}} step %c256_i32
 // Groups of four lanes; the vector is stored whole.
 // CHECK: msamp.decode %{{.*}} : vector<4xf16> -> vector<4xf32>
 // CHECK: math.fma %{{.*}} : vector<4xf32>
@@ -106,12 +126,18 @@ scalars(%step: i64, %lr: f64, %beta: f64) {
 // CHECK: msamp.decode %{{.*}} : vector<4xf16> -> vector<4xf32>
 // CHECK: msamp.encode saturate %{{.*}} : vector<4xf32> -> vector<4xf8E4M3FN>
 // CHECK: llvm.store %{{.*}} {alignment = 8 : i64} : vector<8xi8>, !llvm.ptr<1>
+// CHECK: nvvm.bar.warp.sync
+// CHECK: nvvm.elect.sync
+// CHECK-NEXT: scf.if
+// CHECK: nvvm.mbarrier.arrive.expect_tx %[[ARRIVAL:[^,]*]],
+// CHECK: nvvm.cp.async.bulk.shared.cluster.global %{{.*}}, %{{.*}}, %[[ARRIVAL]], %{{.*}} : !llvm.ptr<7>, <1>
 // Elements before the first whole vector and after the last.
 // CHECK: scf.for
 // CHECK: msamp.decode %{{.*}} : f16 -> f32
 // CHECK: msamp.encode saturate %{{.*}} : f32 -> f8E4M3FN
 // CHECK: llvm.store %{{.*}} {alignment = 1 : i64} : i8, !llvm.ptr<1>
 // CHECK: scf.condition(%[[GOES_ON]])
+// CHECK: nvvm.mbarrier.inval
 // Results reach memory once for all chunks: amax and flushed of role 0, fingerprint.
 // CHECK-DAG: %[[AMAX:.*]] = llvm.getelementptr %[[RESULTS]][0]
 // CHECK-DAG: llvm.call @msamp_flush_max(%[[AMAX]], %{{.*}})

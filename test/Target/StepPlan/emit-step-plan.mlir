@@ -9,7 +9,7 @@
 // RUN: msamp-plan-dump %t.msplan --mlir | FileCheck %s --check-prefix=MLIR
 // RUN: msamp-plan-dump %t.msplan --mlir | msamp-opt | FileCheck %s --check-prefix=MLIR
 
-// CHECK: step plan version 7, {{[0-9]+}} bytes, by msamp
+// CHECK: step plan version 8, {{[0-9]+}} bytes, by msamp
 // CHECK-NEXT: digest {{[0-9a-f]{32}$}}
 // CHECK-NEXT: optimizer sgd, schedule two_phase, 3 tensors, 41 parameters
 
@@ -81,7 +81,7 @@
 // JSON-NEXT: 8
 // JSON: "name": "s",
 // JSON-NEXT: "shape": []
-// JSON: "version": 7
+// JSON: "version": 8
 
 // MLIR: msamp.optimizer @sgd states(momentum_buffer : signed)
 // MLIR: msamp.launch @step layout(@model) optimizer(@sgd) schedule(two_phase) {

@@ -12,7 +12,8 @@
 // AMPERE: .target sm_80{{$}}
 // CHECK: .visible .entry msamp_step(
 // CHECK: .reqntid
-// CHECK: cp.async.cg.shared.global [{{.*}}], [{{.*}}], 16;
+// HOPPER: cp.async.bulk.shared::cluster.global
+// AMPERE: cp.async.cg.shared.global [{{.*}}], [{{.*}}], 16;
 // CHECK-DAG: ld.shared.v4.b32
 // CHECK-DAG: mul.rn.f32
 // CHECK-DAG: st.global.v4.b32

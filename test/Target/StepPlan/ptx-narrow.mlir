@@ -9,10 +9,12 @@
 // RUN: FileCheck %s --check-prefix=NONE < %t.80
 // RUN: FileCheck %s --check-prefix=NO-FP8 < %t.80
 
-// Eight elements a thread: 16 bytes of f16 and bf16, 8 of FP8.
+// Operands come in bulk. Eight elements a thread: 16 bytes of f16 and bf16, 8 of FP8.
 // CHECK: .visible .entry msamp_step(
-// CHECK-DAG: cp.async.cg.shared.global [{{.*}}], [{{.*}}], 16;
-// CHECK-DAG: cp.async.ca.shared.global [{{.*}}], [{{.*}}], 8;
+// CHECK-DAG: cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{{.*}}], [{{.*}}], {{.*}}, [{{.*}}];
+// CHECK-DAG: mbarrier.try_wait.parity.shared.b64
+// CHECK-DAG: ld.shared.v4.b32
+// CHECK-DAG: ld.shared.v2.b32
 // CHECK-DAG: cvt.rn.f16x2.e4m3x2
 // CHECK-DAG: cvt.rn.f16x2.e5m2x2
 // CHECK-DAG: cvt.rn.satfinite.e4m3x2.f32
@@ -25,11 +27,12 @@
 
 // AMPERE: .visible .entry msamp_step(
 // AMPERE-DAG: cp.async.cg.shared.global [{{.*}}], [{{.*}}], 16;
+// AMPERE-DAG: cp.async.ca.shared.global [{{.*}}], [{{.*}}], 8;
 // AMPERE-DAG: cvt.rn.satfinite.f16x2.f32
 // AMPERE-DAG: cvt.rn.bf16x2.f32
 // AMPERE-DAG: cvt.f32.f16
 // AMPERE-DAG: st.global.v4.b32
-// NO-FP8-NOT: {{e4m3|e5m2}}
+// NO-FP8-NOT: {{e4m3|e5m2|bulk|mbarrier}}
 
 // NONE-NOT: {{^\.func|\.local|__local_depot}}
 // NONE-NOT: {{(fma|mad)\.[a-z.]*f(32|64)|approx|ftz|\.full|(add|sub|mul|div)\.f(32|64)}}

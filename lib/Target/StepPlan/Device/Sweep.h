@@ -6,20 +6,27 @@
 
 #include "Tables.h"
 
+/// What a sweep goes through, the same for all blocks. In shared memory, which
+/// answers at once.
+struct SweepTable {
+  const DeviceChunk *first;
+  int32_t direction; // from one chunk to the next: 1 or -1
+  uint32_t numChunks;
+  uint32_t numTurns; // chunks of the block's rows
+  uint32_t numDealt; // chunks of all rows
+};
+__attribute__((shared)) static SweepTable sweepTable;
+
 /// A warp's place in a sweep. Most chunks are dealt out beforehand, in rows of
 /// neighbours, row after row to block after block, and the warps of a block
 /// take turns in its rows: a warp so meets few tensors, and each change of
 /// tensor costs microseconds. The last chunks go to whoever is free, by a
-/// counter. The next chunk's place in the table is under way while a chunk is
-/// worked on.
+/// counter. The next chunk's place in the table, and a number of the counter,
+/// are under way while a chunk is worked on.
 struct Cursor {
-  DeviceStep *step;
   uint32_t *counter;
-  uint32_t turn;     // counts the block's chunks
-  uint32_t numTurns; // chunks of the block's rows
-  uint32_t numDealt; // chunks of all rows
-  uint32_t pending;  // the counter's answer, in lane 0
-  bool isReversed;
+  uint32_t turn;    // counts the block's chunks
+  uint32_t pending; // the counter's answer, in lane 0
   DeviceChunk next;
 };
 
@@ -28,39 +35,38 @@ constexpr uint32_t kRow = 256, kFreeShare = 16;
 
 DEVICE void takeNumber(Cursor *cursor) {
   if (laneIndex() == 0)
-    cursor->pending = atomicAdd(cursor->counter, 1);
+    cursor->pending = takeTicket(cursor->counter);
 }
 
 DEVICE void lookUpNext(Cursor *cursor) {
-  const DeviceStep *step = cursor->step;
   uint32_t number;
-  if (cursor->turn < cursor->numTurns) {
+  if (cursor->turn < sweepTable.numTurns) {
     uint32_t row = cursor->turn / kRow * numBlocks() + blockIndex();
     number = row * kRow + cursor->turn % kRow;
     cursor->turn += numThreads() / 32;
   } else {
-    number = cursor->numDealt + fromFirstLane(cursor->pending);
+    number = sweepTable.numDealt + fromFirstLane(cursor->pending);
     takeNumber(cursor);
   }
   cursor->next = kNoChunk;
-  if (number < step->num_chunks)
-    cursor->next = pointer<DeviceChunk>(
-        step->chunks)[step->first_chunk + (cursor->isReversed
-                                               ? step->num_chunks - 1 - number
-                                               : number)];
+  if (number < sweepTable.numChunks)
+    cursor->next = sweepTable.first[int32_t(number) * sweepTable.direction];
 }
 
-DEVICE Cursor startSweep(DeviceStep *step, bool isReversed) {
-  uint32_t chunks = step->num_chunks - step->num_chunks / kFreeShare;
-  uint32_t numTurns = chunks / (kRow * numBlocks()) * kRow;
-  Cursor cursor{step,
-                &step->next_chunk[isReversed],
-                threadIndex() / 32,
-                numTurns,
-                numTurns * numBlocks(),
-                0,
-                isReversed,
-                kNoChunk};
+DEVICE Cursor startSweep(DeviceStep *step, bool isStore) {
+  // Backwards if it is not the first: what was read last is still in the cache.
+  bool isReversed = isStore && step->any_sweep;
+  if (threadIndex() == 0) {
+    uint32_t chunks = step->num_chunks - step->num_chunks / kFreeShare;
+    uint32_t numTurns = chunks / (kRow * numBlocks()) * kRow;
+    uint32_t first =
+        step->first_chunk + (isReversed ? step->num_chunks - 1 : 0);
+    sweepTable = {pointer<DeviceChunk>(step->chunks) + first,
+                  isReversed ? -1 : 1, step->num_chunks, numTurns,
+                  numTurns * numBlocks()};
+  }
+  blockBarrier();
+  Cursor cursor{&step->next_chunk[isStore], threadIndex() / 32, 0, kNoChunk};
   takeNumber(&cursor);
   lookUpNext(&cursor);
   return cursor;
@@ -102,7 +108,6 @@ DEVICE void askForSweep(DeviceStep *step, bool isAsked) {
 /// Does the store phase on all tensors, or else on each what it asks for.
 __attribute__((always_inline)) DEVICE void sweep(DeviceStep *step,
                                                  bool isStore) {
-  // Backwards where it stores: what was read last is still in the cache.
   Cursor cursor = startSweep(step, isStore);
   DeviceChunk chunk = msamp_advance(&cursor);
   while (chunk != kNoChunk) {
