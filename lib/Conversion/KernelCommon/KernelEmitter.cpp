@@ -230,20 +230,6 @@ IRMapping KernelEmitter::splatUniforms(int64_t lanes) {
   return mapping;
 }
 
-/// The f32 whose magnitude's bits `reduce` maximises, or null.
-static Value getMagnitudeOf(ReduceOp reduce) {
-  auto mask = reduce.getValue().getDefiningOp<arith::AndIOp>();
-  if (!mask || reduce.getKind() != ReduceKind::Max)
-    return {};
-  auto bits = mask.getLhs().getDefiningOp<arith::BitcastOp>();
-  auto constant = mask.getRhs().getDefiningOp<arith::ConstantOp>();
-  auto value = constant ? dyn_cast<IntegerAttr>(constant.getValue()) : nullptr;
-  if (!bits || !bits.getIn().getType().isF32() || !value ||
-      value.getInt() != 0x7FFFFFFF)
-    return {};
-  return bits.getIn();
-}
-
 /// The value before it was stored, if `reduce` is about the magnitude of what a
 /// value is in storage: an encode and decode, and uniform factors around them.
 static Value getUnstored(Value stored,
@@ -266,13 +252,13 @@ static Value getUnstored(Value stored,
 
 /// The reduction whose maximum tells that of `reduce`, or null.
 ReduceOp KernelEmitter::findSource(ReduceOp reduce) {
-  Value magnitude = getMagnitudeOf(reduce);
+  Value magnitude = reduce.getMagnitude();
   auto isVarying = [&](Value value) { return !uniforms.contains(value); };
   Value before = magnitude ? getUnstored(magnitude, isVarying) : Value();
   if (!before)
     return {};
   for (ReduceOp candidate : varyingReduces)
-    if (getMagnitudeOf(candidate) == before)
+    if (candidate.getMagnitude() == before)
       return candidate;
   return {};
 }
@@ -286,8 +272,8 @@ Value KernelEmitter::emitDerived(ReduceOp reduce, ValueRange sums) {
     largest = a.bitcast(builder.getF32Type(), largest);
   // From the value's magnitude to that of what is stored, op by op.
   SmallVector<Operation *> steps;
-  Value before = getMagnitudeOf(source);
-  for (Value value = getMagnitudeOf(reduce); value != before;
+  Value before = source.getMagnitude();
+  for (Value value = reduce.getMagnitude(); value != before;
        value = value.getDefiningOp()->getOperand(0))
     steps.push_back(value.getDefiningOp());
   IRMapping mapping = uniforms;
@@ -295,13 +281,13 @@ Value KernelEmitter::emitDerived(ReduceOp reduce, ValueRange sums) {
   for (Operation *step : llvm::reverse(steps))
     emitPure(step, mapping, 1);
   return a.binary<arith::AndIOp>(
-      a.bitcast(builder.getI32Type(), mapping.lookup(getMagnitudeOf(reduce))),
+      a.bitcast(builder.getI32Type(), mapping.lookup(reduce.getMagnitude())),
       a.i32(0x7FFFFFFF));
 }
 
 void KernelEmitter::findScreens() {
   for (ReduceOp reduce : varyingReduces)
-    if (Value value = getMagnitudeOf(reduce))
+    if (Value value = ReduceOp(reduce).getMagnitude())
       if (std::optional<Screen> screen =
               Screen::create(reduce, value, [&](Value candidate) {
                 return uniforms.contains(candidate);
@@ -312,7 +298,7 @@ void KernelEmitter::findScreens() {
 SmallVector<Value> KernelEmitter::zeroSums(int64_t lanes) {
   SmallVector<Value> zeros;
   for (ReduceOp reduce : varyingReduces) {
-    Type type = !traits.hasVectors && getMagnitudeOf(reduce)
+    Type type = !traits.hasVectors && reduce.getMagnitude()
                     ? builder.getF32Type()
                     : reduce.getValue().getType();
     // A hash of many lanes is summed in pairs already; see multiplyWide.
@@ -447,7 +433,7 @@ Value KernelEmitter::reduceLanes(ReduceOp reduce, Value sum, IRMapping &mapping,
                                  int64_t lanes) {
   ScalarBuilder a{builder, loc};
   bool isMax = reduce.getKind() == ReduceKind::Max;
-  Value magnitude = traits.hasVectors ? Value() : getMagnitudeOf(reduce);
+  Value magnitude = traits.hasVectors ? Value() : reduce.getMagnitude();
   if (!magnitude) {
     Value value = mapping.lookup(reduce.getValue());
     auto add = [&](Value element) {
@@ -600,7 +586,7 @@ Value KernelEmitter::findSaturation(CountLossOp count, ValueRange sums) {
       cast<FloatType>(count.getPayload().getType()).getFloatSemantics());
   Value limit = a.bitcast(builder.getF32Type(), a.i32(toSingleBits(largest)));
   for (auto [reduce, sum] : llvm::zip(varyingReduces, sums))
-    if (getMagnitudeOf(reduce) == scaled.getLhs()) {
+    if (reduce.getMagnitude() == scaled.getLhs()) {
       // Scales are powers of two, so the limit is exact, or too low.
       Value scale = uniforms.lookup(scaled.getRhs());
       return arith::CmpFOp::create(

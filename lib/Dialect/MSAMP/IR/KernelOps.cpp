@@ -16,6 +16,19 @@ LogicalResult CountLossOp::verify() {
   return success();
 }
 
+Value ReduceOp::getMagnitude() {
+  auto mask = getValue().getDefiningOp<arith::AndIOp>();
+  if (!mask || getKind() != ReduceKind::Max)
+    return {};
+  auto bits = mask.getLhs().getDefiningOp<arith::BitcastOp>();
+  auto constant = mask.getRhs().getDefiningOp<arith::ConstantOp>();
+  auto value = constant ? dyn_cast<IntegerAttr>(constant.getValue()) : nullptr;
+  if (!bits || !bits.getIn().getType().isF32() || !value ||
+      value.getInt() != 0x7FFFFFFF)
+    return {};
+  return bits.getIn();
+}
+
 LogicalResult SettleOp::verify() {
   if ((*this)->getParentOfType<KernelOp>().getPhase() != Phase::Settle) // C1
     return emitOpError("is outside a kernel of phase settle");

@@ -77,13 +77,6 @@ llvm::MapVector<StringRef, ComputeScaleOp> ScaleSpeculation::getScales() {
   return scales;
 }
 
-/// The f32 of whose magnitudes `reduce` finds the largest.
-static Value getMagnitudeOf(ReduceOp reduce) {
-  auto mask = reduce.getValue().getDefiningOp<arith::AndIOp>();
-  auto bits = mask ? mask.getLhs().getDefiningOp<arith::BitcastOp>() : nullptr;
-  return bits ? bits.getIn() : Value();
-}
-
 LogicalResult ScaleSpeculation::emitSettle(KernelOp settle) {
   OpBuilder builder = OpBuilder::atBlockEnd(&settle.getBody().front());
   Location loc = kernel.getLoc();
@@ -94,7 +87,7 @@ LogicalResult ScaleSpeculation::emitSettle(KernelOp settle) {
     if (reduce.getMeaning() != ResultKind::Amax ||
         reduce.getResult().use_empty() || !isVarying(reduce.getValue()))
       continue;
-    Value value = getMagnitudeOf(reduce);
+    Value value = reduce.getMagnitude();
     Operation *culprit = nullptr;
     std::optional<AmaxBounds> bounds =
         value ? analysis.getBounds(value, culprit) : std::nullopt;
@@ -216,7 +209,7 @@ void ScaleSpeculation::reportDerived(ReduceOp reduce) {
     steps.push_back(op);
   }
   auto source = dyn_cast_or_null<ReduceOp>(op);
-  Value value = source ? getMagnitudeOf(source) : Value();
+  Value value = source ? source.getMagnitude() : Value();
   if (!value)
     return;
   // The last one makes an f32 of the bits.

@@ -196,6 +196,11 @@ def MSAMP_ReduceOp : MSAMP_KernelElementOp<"reduce",
     custom<EnumKeyword>($kind) $value `scope` `(` custom<EnumKeyword>($scope) `)`
     `as` custom<EnumKeyword>($meaning) (`of` $role^)? attr-dict `:` type($value)
   }];
+  let extraClassDeclaration = [{
+    /// The f32 whose largest magnitude this finds, by its bits without the
+    /// sign; null if it finds something else.
+    ::mlir::Value getMagnitude();
+  }];
 }
 
 def MSAMP_SettleOp : MSAMP_KernelElementOp<"settle",
