@@ -67,7 +67,7 @@ def ConvertMSAMPToGPU : Pass<"convert-msamp-to-gpu", "::mlir::ModuleOp"> {
     Option<"chunkElements", "chunk-elements", "unsigned", /*default=*/"0",
            "Elements of a warp's share of work, a power of two">,
     Option<"stages", "stages", "unsigned", /*default=*/"0",
-           "Vectors of a thread in shared memory">,
+           "Vectors of a thread in shared memory, where threads copy them">,
     Option<"fastMath", "fast-math", "bool", /*default=*/"false",
            "Approximate division and square root">,
   ];

@@ -287,7 +287,7 @@ Value KernelEmitter::emitDerived(ReduceOp reduce, ValueRange sums) {
 
 void KernelEmitter::findScreens() {
   for (ReduceOp reduce : varyingReduces)
-    if (Value value = ReduceOp(reduce).getMagnitude())
+    if (Value value = reduce.getMagnitude())
       if (std::optional<Screen> screen =
               Screen::create(reduce, value, [&](Value candidate) {
                 return uniforms.contains(candidate);
@@ -351,7 +351,8 @@ Value KernelEmitter::emitLoad(LoadOp load, Value address, int64_t lanes) {
                 getAlignment(load.getType(), 1));
 }
 
-/// One group of lanes after the other, then whole vectors out.
+/// One group of lanes after the other, then their hashes, then whole vectors
+/// out. Nothing but a reduction uses a hash.
 SmallVector<Value> KernelEmitter::emitElements(const IRMapping &mapping,
                                                Load loadLanes, Address address,
                                                Value index, int64_t lanes,

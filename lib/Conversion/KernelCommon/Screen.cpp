@@ -131,7 +131,9 @@ Value Screen::bound(OpBuilder &builder, Value of, IRMapping &mapping,
       builder, loc, isTame,
       arith::DivFOp::create(builder, loc, constant(kSlack), factor),
       constant(std::numeric_limits<float>::quiet_NaN()));
-  Value most = arith::DivFOp::create(builder, loc, constant(kSlack), addend);
+  Value most = arith::DivFOp::create(
+      builder, loc, constant(kSlack),
+      math::AbsFOp::create(builder, loc, addend)); // of -0
   Value numerator =
       bound(builder, quotient.numerator, mapping, approximateRoot);
   Value root = approximateRoot(mapping.lookup(quotient.radicand));

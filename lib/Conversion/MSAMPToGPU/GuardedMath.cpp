@@ -246,7 +246,8 @@ Value GuardedMath::emit(Operation *op, ValueRange operands) {
     auto known = ranges.find(value);
     if (known == ranges.end() || !getUniform(other))
       continue;
-    if (isa<arith::MulFOp>(op) && known->second.low == kLeastInput / 2)
+    if (isa<arith::MulFOp>(op) && known->second.low == kLeastInput / 2 &&
+        known->second.high == kMostInput / 2)
       return emitMultiply(loc, value, other);
     if (isa<arith::AddFOp>(op))
       return emitAdd(loc, value, other);

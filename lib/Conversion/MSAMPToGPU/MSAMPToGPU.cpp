@@ -119,6 +119,8 @@ struct ConvertMSAMPToGPU
     Tuning tuning =
         llvm::isDigit(chip.back()) ? kTunings[0].tuning : getTuning(capability);
     overrideTuning(tuning);
+    if (failed(checkTuning(launch, tuning)))
+      return failure();
 
     OpBuilder builder(launch);
     auto module = gpu::GPUModuleOp::create(builder, launch.getLoc(), chip);
@@ -210,6 +212,30 @@ struct ConvertMSAMPToGPU
     return success();
   }
 
+  /// Groups of 4 lanes are the least that kernels are emitted for.
+  static LogicalResult checkTuning(LaunchOp launch, const Tuning &tuning) {
+    constexpr unsigned kLeastLanes = 4, kMostThreads = 1024;
+    if (tuning.accessBytes < kLeastLanes * sizeof(float))
+      return launch.emitOpError()
+             << "cannot be compiled for accesses of " << tuning.accessBytes
+             << " bytes; 16 is least";
+    if (tuning.threads == 0 || tuning.threads % kWarp != 0 ||
+        tuning.threads > kMostThreads)
+      return launch.emitOpError()
+             << "cannot be compiled for blocks of " << tuning.threads
+             << " threads, expected a multiple of 32 up to 1024";
+    if (tuning.stages < 2)
+      return launch.emitOpError() << "cannot be compiled for " << tuning.stages
+                                  << " stages; 2 are the least";
+    unsigned least = static_cast<unsigned>(kWarp) * kLeastLanes * tuning.stages;
+    if (!llvm::isPowerOf2_32(tuning.chunkElements) ||
+        tuning.chunkElements < least)
+      return launch.emitOpError()
+             << "cannot be compiled for chunks of " << tuning.chunkElements
+             << " elements, expected a power of two from " << least << " on";
+    return success();
+  }
+
   /// Whether copies ahead are in bulk. Ranks' gradients are not: what is known
   /// of their speed is of copies by lanes.
   static bool isBulk(unsigned capability, bool isShared) {
@@ -257,12 +283,15 @@ struct ConvertMSAMPToGPU
     uint32_t ofMultiprocessor = isPortable || !(hasMost || hasMore) ? 100 << 10
                                 : hasMost                           ? 228 << 10
                                                                     : 164 << 10;
-    // A block costs 1 KiB more than it asks for.
+    // A block costs 1 KiB more than it asks for, which is rounded up. Beside
+    // counters it has barriers of bulk copies, and the device library's own.
+    constexpr uint32_t kOfLibrary = 128;
+    uint32_t ofArrivals = tuning.threads / kWarp * kBulkStages * 8;
     auto ofCounters =
         static_cast<uint32_t>(mlir::DataLayout::closest(counters).getTypeSize(
             counters.getGlobalType()));
-    uint32_t ofBlock =
-        ofMultiprocessor / tuning.blocksPerSM - 1024 - ofCounters;
+    uint32_t ofBlock = ofMultiprocessor / tuning.blocksPerSM - 1024 -
+                       ofCounters - ofArrivals - kOfLibrary;
     return ofBlock / (tuning.threads / kWarp);
   }
 
@@ -322,7 +351,8 @@ struct ConvertMSAMPToGPU
             std::max(widest, storage.getPayload().getIntOrFloatBitWidth() / 8);
     return llvm::bit_floor(std::min(
         tuning.accessBytes / widest,
-        tuning.chunkElements / (static_cast<unsigned>(kWarp) * tuning.stages)));
+        tuning.chunkElements / (static_cast<unsigned>(kWarp) *
+                                std::max(tuning.stages, kBulkStages))));
   }
 
   void emitEntry(DeviceModule &device, Location loc, const Tuning &tuning) {

@@ -38,7 +38,8 @@ msamp.launch @step layout(@m) optimizer(@o) schedule(two_phase) {
 // CHECK: arith.cmpf oge, %[[ADDEND:.*]], %{{.*}} : vector<4xf32>
 // CHECK: %[[INVERSE:.*]] = arith.divf %[[SLACK]], %[[SCALE]] : vector<4xf32>
 // CHECK: %[[TAME:.*]] = arith.select %{{.*}}, %[[INVERSE]], %[[NAN]]
-// CHECK: %[[MOST:.*]] = arith.divf %{{.*}}, %[[ADDEND]] : vector<4xf32>
+// CHECK: %[[POSITIVE:.*]] = math.absf %[[ADDEND]]
+// CHECK: %[[MOST:.*]] = arith.divf %{{.*}}, %[[POSITIVE]] : vector<4xf32>
 // CHECK: %[[NUMERATOR:.*]] = math.absf
 // CHECK-COUNT-4: llvm.call_intrinsic "llvm.nvvm.rsqrt.approx.ftz.f"
 // CHECK: %[[ROOT:.*]] = arith.mulf %{{.*}}, %[[TAME]] : vector<4xf32>
