@@ -93,36 +93,10 @@ Value CopyRing::emitNext(Value value, uint32_t step, uint32_t end) {
 
 void CopyRing::emitBegin(const Stretch &first) {
   NVVM::SyncWarpOp::create(builder, loc, a.i32(~0u));
-  if (shape.isBulk) {
-    forEachArrival([&](Value arrival) {
-      NVVM::MBarrierInitOp::create(builder, loc, arrival, a.i32(1), Value());
-    });
-    NVVM::FenceMbarrierInitOp::create(builder, loc);
-    // What this launch wrote like everything else, bulk copies read by another
-    // path: gradients that it quantized.
-    NVVM::FenceProxyOp::create(builder, loc, NVVM::ProxyKind::async,
-                               NVVM::SharedSpaceAttr());
-    NVVM::SyncWarpOp::create(builder, loc, a.i32(~0u));
-  }
-  uint32_t stride = getStride();
-  for (uint32_t stage = 0; stage < shape.stages - !shape.isBulk; ++stage) {
-    Value place = a.i32(stage * stride);
-    if (!shape.isBulk)
-      place = a.binary<arith::AddIOp>(getOwnPlace(), place);
-    Value isThere = a.compare(arith::CmpIPredicate::slt, place, first.count);
-    Value index = a.binary<arith::AddIOp>(first.base, widen(place));
-    if (!shape.isBulk) {
-      copyVector(isThere, index, a.i32(stage * stageBytes));
-      continue;
-    }
-    scf::IfOp::create(builder, loc, isThere, [&](OpBuilder &nested, Location) {
-      within(builder, nested, [&] {
-        copyStage(index, a.binary<arith::SubIOp>(first.count, place),
-                  a.i32(stage));
-        scf::YieldOp::create(builder, loc);
-      });
-    });
-  }
+  if (shape.isBulk)
+    copyFirstStages(first);
+  else
+    copyFirstVectors(first);
 }
 
 void CopyRing::emitEnd() {
@@ -204,6 +178,17 @@ SmallVector<Value> CopyRing::emitVectorsOfLane(
 
 Value CopyRing::getSourceAddress(const CopySource &source, Value index) {
   return a.address(getBegin(source), asInteger(source.payload), index);
+}
+
+/// To all stages but one, which the first vector's turn fills.
+void CopyRing::copyFirstVectors(const Stretch &first) {
+  for (uint32_t stage = 0; stage + 1 < shape.stages; ++stage) {
+    Value place =
+        a.binary<arith::AddIOp>(getOwnPlace(), a.i32(stage * getStride()));
+    copyVector(a.compare(arith::CmpIPredicate::slt, place, first.count),
+               a.binary<arith::AddIOp>(first.base, widen(place)),
+               a.i32(stage * stageBytes));
+  }
 }
 
 /// Copies this lane's vector at `index`, if there is one, to `stage`. Always
@@ -301,6 +286,31 @@ SmallVector<Value> CopyRing::emitVectorsInBulk(
         within(builder, nested, [&] { emitStage(begin, values); });
       });
   return SmallVector<Value>(stages.getResults());
+}
+
+/// To all stages, whose barriers begin here.
+void CopyRing::copyFirstStages(const Stretch &first) {
+  forEachArrival([&](Value arrival) {
+    NVVM::MBarrierInitOp::create(builder, loc, arrival, a.i32(1), Value());
+  });
+  NVVM::FenceMbarrierInitOp::create(builder, loc);
+  // What this launch wrote like everything else, bulk copies read by another
+  // path: gradients that it quantized.
+  NVVM::FenceProxyOp::create(builder, loc, NVVM::ProxyKind::async,
+                             NVVM::SharedSpaceAttr());
+  NVVM::SyncWarpOp::create(builder, loc, a.i32(~0u));
+  for (uint32_t slot = 0; slot < shape.stages; ++slot) {
+    Value place = a.i32(slot * getStride());
+    scf::IfOp::create(
+        builder, loc, a.compare(arith::CmpIPredicate::slt, place, first.count),
+        [&](OpBuilder &nested, Location) {
+          within(builder, nested, [&] {
+            copyStage(a.binary<arith::AddIOp>(first.base, widen(place)),
+                      a.binary<arith::SubIOp>(first.count, place), a.i32(slot));
+            scf::YieldOp::create(builder, loc);
+          });
+        });
+  }
 }
 
 /// The barrier of stage number `slot` of this warp.

@@ -110,11 +110,13 @@ private:
   SmallVector<Value> emitVectorsOfLane(
       const Stretch &here, const Stretch &next, ValueRange carried,
       llvm::function_ref<SmallVector<Value>(Value, ValueRange)> emitVector);
+  void copyFirstVectors(const Stretch &first);
   void copyVector(Value isThere, Value index, Value stage);
 
   SmallVector<Value> emitVectorsInBulk(
       const Stretch &here, const Stretch &next, ValueRange carried,
       llvm::function_ref<SmallVector<Value>(Value, ValueRange)> emitVector);
+  void copyFirstStages(const Stretch &first);
   void copyStage(Value index, Value count, Value slot);
   Value getArrival(Value slot);
   void forEachArrival(llvm::function_ref<void(Value)> emit);

@@ -1,6 +1,7 @@
 // See GuardedMath.h.
 
 #include "MSAMPToGPU/GuardedMath.h"
+
 #include "KernelCommon/KernelEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -2,6 +2,7 @@
 // and reach memory once.
 
 #include "MSAMPToGPU/KernelLowering.h"
+
 #include "MSAMPToGPU/GuardedMath.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
