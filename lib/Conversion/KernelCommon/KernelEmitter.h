@@ -14,6 +14,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/APFloat.h"
 
 namespace mlir::msamp {
 
@@ -43,6 +44,9 @@ Type withLanes(Type element, int64_t lanes);
 
 /// The integer type of a payload's code; f32 for f32.
 Type asInteger(Type payload);
+
+/// The bits as an f32 of a number of a narrower format.
+uint32_t toSingleBits(llvm::APFloat value);
 
 /// compute_scale on f32, by the exponents; see ComputeScaleOp::computeBits.
 Value expandComputeScale(OpBuilder &builder, Location loc, Value amax,

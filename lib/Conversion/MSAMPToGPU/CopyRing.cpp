@@ -39,9 +39,6 @@ uint32_t CopyRing::getGranule() const {
   return granule;
 }
 
-Value CopyRing::narrow(Value value) {
-  return arith::TruncIOp::create(builder, loc, builder.getI32Type(), value);
-}
 Value CopyRing::widen(Value value) {
   return arith::ExtUIOp::create(builder, loc, builder.getI64Type(), value);
 }
@@ -128,6 +125,36 @@ SmallVector<Value> CopyRing::emitVectors(
                       : emitVectorsOfLane(here, next, carried, emitVector);
 }
 
+/// The course of copies over `here`, of whose elements `count` are copied in
+/// strides, and then over `next`.
+CopyRing::Course CopyRing::getCourse(const Stretch &here, const Stretch &next,
+                                     Value count) {
+  uint32_t stride = getStride();
+  Value span = a.binary<arith::AndIOp>(
+      a.binary<arith::AddIOp>(count, a.i32(stride - 1)), a.i32(~(stride - 1)));
+  return {here,
+          {a.binary<arith::SubIOp>(next.base, widen(span)),
+           a.binary<arith::AddIOp>(span, next.count)}};
+}
+
+CopyRing::Ahead CopyRing::getAhead(const Course &course, Value place) {
+  Value isHere = a.compare(arith::CmpIPredicate::slt, place, course.here.count);
+  Value isNext = a.compare(arith::CmpIPredicate::slt, place, course.next.count);
+  return {place, isHere, a.binary<arith::OrIOp>(isHere, isNext)};
+}
+
+Value CopyRing::getIndex(const Course &course, const Ahead &ahead) {
+  return a.binary<arith::AddIOp>(
+      a.select(ahead.isHere, course.here.base, course.next.base),
+      widen(ahead.place));
+}
+
+Value CopyRing::getCount(const Course &course, const Ahead &ahead) {
+  return a.binary<arith::SubIOp>(
+      a.select(ahead.isHere, course.here.count, course.next.count),
+      ahead.place);
+}
+
 //===----------------------------------------------------------------------===//
 // Each thread its own vectors
 //===----------------------------------------------------------------------===//
@@ -139,29 +166,19 @@ SmallVector<Value> CopyRing::emitVectorsOfLane(
     llvm::function_ref<SmallVector<Value>(Value, ValueRange)> emitVector) {
   uint32_t stride = getStride();
   Value own = getOwnPlace();
-  // This lane's vectors span `span` places; further places are the next
-  // stretch's.
   Value room = a.binary<arith::MaxSIOp>(
       a.binary<arith::SubIOp>(here.count, own), a.i32(0));
-  Value span = a.binary<arith::AndIOp>(
-      a.binary<arith::AddIOp>(room, a.i32(stride - 1)), a.i32(~(stride - 1)));
-  Value nextEnd = a.binary<arith::AddIOp>(span, next.count);
-  Value nextBase = a.binary<arith::SubIOp>(next.base, widen(span));
+  Course course = getCourse(here, next, room);
   auto loop = scf::ForOp::create(
       builder, loc, own, here.count, a.i32(stride), carried,
       [&](OpBuilder &nested, Location, Value place, ValueRange values) {
         within(builder, nested, [&] {
           Value stage = values[0], copies = values[1];
           NVVM::CpAsyncWaitGroupOp::create(builder, loc, shape.stages - 2);
-          Value ahead = a.binary<arith::AddIOp>(
-              place, a.i32((shape.stages - 1) * stride));
-          Value isHere =
-              a.compare(arith::CmpIPredicate::slt, ahead, here.count);
-          Value isThere = a.compare(arith::CmpIPredicate::slt, ahead, nextEnd);
-          copyVector(a.binary<arith::OrIOp>(isHere, isThere),
-                     a.binary<arith::AddIOp>(
-                         a.select(isHere, here.base, nextBase), widen(ahead)),
-                     copies);
+          Ahead ahead =
+              getAhead(course, a.binary<arith::AddIOp>(
+                                   place, a.i32((shape.stages - 1) * stride)));
+          copyVector(ahead.isThere, getIndex(course, ahead), copies);
           currentStage = stage;
           currentPlace = own;
           uint32_t end = shape.stages * stageBytes;
@@ -228,12 +245,7 @@ SmallVector<Value> CopyRing::emitVectorsInBulk(
     llvm::function_ref<SmallVector<Value>(Value, ValueRange)> emitVector) {
   uint32_t stride = getStride();
   Value own = getOwnPlace();
-  // Stages span `span` places; further places are the next stretch's.
-  Value span = a.binary<arith::AndIOp>(
-      a.binary<arith::AddIOp>(here.count, a.i32(stride - 1)),
-      a.i32(~(stride - 1)));
-  Value nextEnd = a.binary<arith::AddIOp>(span, next.count);
-  Value nextBase = a.binary<arith::SubIOp>(next.base, widen(span));
+  Course course = getCourse(here, next, here.count);
   auto emitStage = [&](Value begin, ValueRange values) {
     Value slot = values[0], parity = values[1];
     waitForStage(slot, parity);
@@ -255,18 +267,12 @@ SmallVector<Value> CopyRing::emitVectorsInBulk(
         });
     // All lanes have read the stage.
     NVVM::SyncWarpOp::create(builder, loc, a.i32(~0u));
-    Value ahead = a.binary<arith::AddIOp>(begin, a.i32(shape.stages * stride));
-    Value isHere = a.compare(arith::CmpIPredicate::slt, ahead, here.count);
-    Value isThere = a.compare(arith::CmpIPredicate::slt, ahead, nextEnd);
+    Ahead ahead = getAhead(
+        course, a.binary<arith::AddIOp>(begin, a.i32(shape.stages * stride)));
     scf::IfOp::create(
-        builder, loc, a.binary<arith::OrIOp>(isHere, isThere),
-        [&](OpBuilder &nested, Location) {
+        builder, loc, ahead.isThere, [&](OpBuilder &nested, Location) {
           within(builder, nested, [&] {
-            copyStage(a.binary<arith::AddIOp>(
-                          a.select(isHere, here.base, nextBase), widen(ahead)),
-                      a.binary<arith::SubIOp>(
-                          a.select(isHere, here.count, nextEnd), ahead),
-                      slot);
+            copyStage(getIndex(course, ahead), getCount(course, ahead), slot);
             scf::YieldOp::create(builder, loc);
           });
         });

@@ -98,7 +98,22 @@ public:
   Value getStaged(StringRef key, int64_t offset);
 
 private:
-  Value narrow(Value value);
+  /// Where copies go: places up to the end of `here` are there, further ones up
+  /// to the end of `next`, whose base and count are as seen from the same
+  /// start.
+  struct Course {
+    Stretch here, next;
+  };
+  /// A place of a course: which of the two it is in, and whether it is in any.
+  struct Ahead {
+    Value place, isHere, isThere;
+  };
+  Course getCourse(const Stretch &here, const Stretch &next, Value count);
+  Ahead getAhead(const Course &course, Value place);
+  /// The index of what is there, and how many elements are, it included.
+  Value getIndex(const Course &course, const Ahead &ahead);
+  Value getCount(const Course &course, const Ahead &ahead);
+
   Value widen(Value value);
   Value getOwnPlace();
   Value getWarp();

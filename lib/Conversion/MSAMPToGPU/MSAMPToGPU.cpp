@@ -418,7 +418,10 @@ struct ConvertMSAMPToGPU
                      ? arith::ExtUIOp::create(nested, loc, device.i64, packed)
                      : packed;
         },
-        [&](OpBuilder &nested) { return ScalarBuilder{nested, loc}.i64(0); });
+        [&](OpBuilder &nested) {
+          ScalarBuilder zero{nested, loc};
+          return zero.i64(0);
+        });
     LLVM::ReturnOp::create(builder, loc, result);
   }
 
