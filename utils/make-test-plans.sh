@@ -58,7 +58,7 @@ def write_hole(name, shapes):
 
 # More than 2^32 elements.
 write_hole("large", {"p": (4198400, 1024)})
-# Chunks of 2048 elements for every warp of a large device, and of a small one,
+# Chunks of 2048 or 4096 elements for every warp of a large device, and a small one,
 # and less than three vectors of its lanes at the end.
 write("ends", {"few": (131272,), "some": (135370,)})
 write_hole("long", {"few": (2097177, 4), "some": (1398200, 6)})
